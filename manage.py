@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["up"]:  # for as long as the service runs: without Django
-        from toolhub.supervisor import up
+        from toolhub.embedded.supervisor import up
 
         sys.exit(up())
     from django.core.management import execute_from_command_line

@@ -17,7 +17,7 @@ import django
 django.setup()
 
 from sessions.models import OPEN_STATUSES, Step, StepStatus, Turn, TurnEvent, TurnStatus  # noqa: E402
-from toolhub.tenants.scope import system_scope  # noqa: E402
+from toolhub.tenants.rows.scope import system_scope  # noqa: E402
 
 Mark = dict[str, Any]
 

@@ -14,7 +14,7 @@ django.setup()
 from django.db.models import Sum  # noqa: E402 -- app ready
 
 from sessions.models import Budget, BudgetPeriod, Reservation, Turn  # noqa: E402
-from toolhub.tenants.scope import system_scope  # noqa: E402
+from toolhub.tenants.rows.scope import system_scope  # noqa: E402
 
 
 def ended(turn_ids: Sequence[str]) -> int:

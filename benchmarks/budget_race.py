@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.crash import House, open_sessions, say, throw_away  # noqa: E402 -- after the path
 from benchmarks.ending import to_its_end  # noqa: E402
-from toolhub.supervisor import Part, free_port, uvicorn  # noqa: E402
+from toolhub.embedded.supervisor import Part, free_port, uvicorn  # noqa: E402
 
 #: Turns of each kind of mishap.
 OF_A_KIND = 6

@@ -61,7 +61,7 @@ def rows_of_a_new_organisation() -> list[Row]:
     from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
     from capabilities.running.services.writes import is_ready  # noqa: PLC0415 -- app ready
     from capabilities.starter import FirstAdmin, create_organisation  # noqa: PLC0415 -- app ready
-    from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
+    from toolhub.tenants.rows.scope import organisation_scope  # noqa: PLC0415 -- app ready
 
     call_command("migrate", verbosity=0)
     member = create_organisation("Benchmark", "benchmark", FirstAdmin("admin@example.com", "not-used-by-anybody"))

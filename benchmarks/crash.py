@@ -47,8 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.ending import to_its_end  # noqa: E402 -- after the path
-from toolhub.probe import is_ready  # noqa: E402
-from toolhub.supervisor import (  # noqa: E402
+from toolhub.embedded.supervisor import (  # noqa: E402
     Part,
     free_port,
     socket_path,
@@ -57,6 +56,7 @@ from toolhub.supervisor import (  # noqa: E402
     valkey_command,
     worker_command,
 )
+from toolhub.probe import is_ready  # noqa: E402
 
 #: Seconds for everything to be up, and for one request.
 START_SECONDS = 90.0

@@ -76,9 +76,9 @@ from sessions.models import (
 )
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 M = TypeVar("M", bound=TenantModel)
 

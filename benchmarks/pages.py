@@ -221,7 +221,7 @@ def selection_ms(filled: Filled, tries: int = TRIES) -> tuple[float, float]:
     from sessions.models import Turn  # noqa: PLC0415 -- app ready
     from sessions.selection.queries import select_tools  # noqa: PLC0415 -- app ready
     from toolhub.tenants.models import Organisation  # noqa: PLC0415 -- app ready
-    from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
+    from toolhub.tenants.rows.scope import organisation_scope  # noqa: PLC0415 -- app ready
 
     session = filled.session
     with organisation_scope(filled.member.organisation_id):

@@ -123,7 +123,7 @@ def rows_per_dialect() -> dict[str, Modes]:
     from benchmarks import rounds  # noqa: PLC0415 -- app ready
     from capabilities.models import Dialect, LoadingMode  # noqa: PLC0415 -- app ready
     from capabilities.starter import FirstAdmin, create_organisation  # noqa: PLC0415 -- app ready
-    from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
+    from toolhub.tenants.rows.scope import organisation_scope  # noqa: PLC0415 -- app ready
 
     # In `native_search` nobody loads.
     modes = [mode for mode in LoadingMode if mode != LoadingMode.NATIVE_SEARCH]

@@ -24,7 +24,7 @@ from sessions.turns import accepting
 from sessions.worker.process import work_on
 from tests.scripted_openai import Say, call, rendered
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 # -- The model ---------------------------------------------------------------------------------------------------------
 

@@ -43,8 +43,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.ending import to_its_end  # noqa: E402 -- after the path
+from toolhub.embedded.supervisor import Part, free_port, socket_path, stop_parts, uvicorn, valkey_command  # noqa: E402
 from toolhub.probe import is_ready  # noqa: E402
-from toolhub.supervisor import Part, free_port, socket_path, stop_parts, uvicorn, valkey_command  # noqa: E402
 
 START_SECONDS = 90.0
 REQUEST_SECONDS = 60.0

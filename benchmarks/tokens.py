@@ -120,7 +120,7 @@ def table() -> Table:
     from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
     from capabilities.starter import FirstAdmin, create_organisation  # noqa: PLC0415 -- app ready
     from sessions.selection.queries import starting_selection  # noqa: PLC0415 -- app ready
-    from toolhub.tenants.scope import organisation_scope  # noqa: PLC0415 -- app ready
+    from toolhub.tenants.rows.scope import organisation_scope  # noqa: PLC0415 -- app ready
 
     member = create_organisation("Tokens", "tokens", FirstAdmin("tokens@example.com", "not-used-by-anybody"))
     own: dict[str, Any] = {"organisation": member.organisation}

@@ -22,7 +22,7 @@ from capabilities.models import LanguageModel, Provider  # noqa: E402
 from capabilities.starter import FirstAdmin, create_organisation  # noqa: E402
 from toolhub.tenants.access import issue_token  # noqa: E402
 from toolhub.tenants.models import Membership  # noqa: E402
-from toolhub.tenants.scope import organisation_scope, system_scope  # noqa: E402
+from toolhub.tenants.rows.scope import organisation_scope, system_scope  # noqa: E402
 
 
 def add_agents(member: Membership, address: str, counts: list[int]) -> None:

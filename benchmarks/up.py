@@ -26,8 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from toolhub.embedded.supervisor import free_port  # noqa: E402
 from toolhub.probe import is_ready  # noqa: E402 -- after the path
-from toolhub.supervisor import free_port  # noqa: E402
 
 #: Seconds, far more than they take, for everything to be up, for one request, and for one turn of an idle service.
 START_SECONDS = 900.0

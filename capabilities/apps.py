@@ -26,9 +26,9 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.running.egress.guard import warn_of_open_hosts  # noqa: PLC0415 -- app ready
         from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
         from toolhub.tenants.authority import register_powers  # noqa: PLC0415 -- app ready
-        from toolhub.tenants.members.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
-        from toolhub.tenants.members.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
         from toolhub.tenants.pages import register_waiting  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.people.invitations import register_invited_roles  # noqa: PLC0415 -- app ready
+        from toolhub.tenants.people.writes import register_categories, register_end  # noqa: PLC0415 -- app ready
 
         registry.discover("capabilities.assistant.builtin")
         warn_of_open_hosts()

@@ -39,7 +39,7 @@ from capabilities.models import (
 )
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 PROMPT = (
     "You are a helpful assistant. Use the tools where they help, and say plainly what you did. "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.test_up import Up
-from toolhub.supervisor import free_port
+from toolhub.embedded.supervisor import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

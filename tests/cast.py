@@ -33,7 +33,7 @@ from sessions.access import own_session
 from sessions.models import Approval, Budget, ChatSession, Step, Turn
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Access, Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 PASSWORD = "correct-horse-battery"
 

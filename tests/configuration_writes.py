@@ -87,9 +87,10 @@ from capabilities.running.services import writes as services
 from sessions.budgets import writes as budgets
 from sessions.models import Budget, BudgetPeriod
 from toolhub.tenants import access
-from toolhub.tenants.members import invitations, resets
-from toolhub.tenants.members import writes as members
+from toolhub.tenants.identity import resets
 from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, Scope
+from toolhub.tenants.people import invitations
+from toolhub.tenants.people import writes as members
 from toolhub.tenants.tokens import writes as tokens
 
 T = TypeVar("T")
@@ -135,20 +136,20 @@ NOT_IN_TABLE = {
     "capabilities.running.credentials.writes.forget_accounts": "called where a membership ends",
     "capabilities.running.credentials.writes.require_manager": "a check",
     "toolhub.tenants.access.issue_token": "called by issue_own_token, and at set-up",
-    "toolhub.tenants.members.account.hand_back": "the operator's of the installation, at the command line",
-    "toolhub.tenants.members.account.rename_user": "one's own name",
+    "toolhub.tenants.identity.account.hand_back": "the operator's of the installation, at the command line",
+    "toolhub.tenants.identity.account.rename_user": "one's own name",
     "toolhub.tenants.audit.writes.record": "the record itself",
     "toolhub.tenants.authority.why_beyond": "a check",
     "toolhub.tenants.authority.higher_than": "a check",
     "toolhub.tenants.authority.why_not_of": "a check",
     "toolhub.tenants.authority.why_not_to": "a check",
     "toolhub.tenants.audit.denials.record_denial": "puts on record what was refused",
-    "toolhub.tenants.members.writes.end_made_links": "called where a membership ends, and by hand_back",
-    "toolhub.tenants.members.writes.may_manage": "a check",
-    "toolhub.tenants.members.writes.why_not": "a check",
-    "toolhub.tenants.members.writes.accesses_to_give": "a check",
-    "toolhub.tenants.members.resets.why_no_reset": "a check",
-    "toolhub.tenants.members.resets.reset_password": "the member's own, with a link that issue_reset_link made",
+    "toolhub.tenants.people.writes.end_made_links": "called where a membership ends, and by hand_back",
+    "toolhub.tenants.people.writes.may_manage": "a check",
+    "toolhub.tenants.people.writes.why_not": "a check",
+    "toolhub.tenants.people.writes.accesses_to_give": "a check",
+    "toolhub.tenants.identity.resets.why_no_reset": "a check",
+    "toolhub.tenants.identity.resets.reset_password": "the member's own, with a link that issue_reset_link made",
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
@@ -157,9 +158,9 @@ NOT_GUARDED = {
     "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
     "capabilities.access.requests.writes.withdraw_request": "one's own request",
     "toolhub.tenants.access.revoke_token": "it only takes away; rank is checked",
-    "toolhub.tenants.members.writes.set_access": "calls change_member",
-    "toolhub.tenants.members.writes.give_right": "calls _change_rights",
-    "toolhub.tenants.members.writes.take_right": "calls _change_rights",
+    "toolhub.tenants.people.writes.set_access": "calls change_member",
+    "toolhub.tenants.people.writes.give_right": "calls _change_rights",
+    "toolhub.tenants.people.writes.take_right": "calls _change_rights",
 }
 
 
@@ -797,25 +798,25 @@ TABLE: dict[str, Write] = {
     ),
     "capabilities.agents.toolkits.writes.delete_toolkit": lambda d, a: toolkits.delete_toolkit(d.row(Toolkit), actor=a),
     "toolhub.tenants.access.revoke_token": lambda d, a: access.revoke_token(d.row(ApiToken), actor=a),
-    "toolhub.tenants.members.invitations.invite": lambda d, a: invitations.invite(
+    "toolhub.tenants.people.invitations.invite": lambda d, a: invitations.invite(
         d.one([f"{d.name()}@example.com", "waiting@example.com"]),
         d.one(list(Access)),
         actor=a,
         roles=[each.slug for each in d.some(Role.objects.order_by("pk"))],
     ),
-    "toolhub.tenants.members.invitations.revoke_invitation": lambda d, a: invitations.revoke_invitation(
+    "toolhub.tenants.people.invitations.revoke_invitation": lambda d, a: invitations.revoke_invitation(
         d.row(Invitation), actor=a
     ),
-    "toolhub.tenants.members.writes.change_member": lambda d, a: members.change_member(
+    "toolhub.tenants.people.writes.change_member": lambda d, a: members.change_member(
         d.member(), access=d.one(list(Access)), rights=[d.right()], actor=a
     ),
-    "toolhub.tenants.members.writes.set_access": lambda d, a: members.set_access(
+    "toolhub.tenants.people.writes.set_access": lambda d, a: members.set_access(
         d.member(), d.one(list(Access)), actor=a
     ),
-    "toolhub.tenants.members.writes.give_right": lambda d, a: members.give_right(d.member(), d.right(), actor=a),
-    "toolhub.tenants.members.writes.take_right": lambda d, a: members.take_right(d.member(), d.right(), actor=a),
-    "toolhub.tenants.members.writes.remove_member": lambda d, a: members.remove_member(d.member(), actor=a),
-    "toolhub.tenants.members.resets.issue_reset_link": _take_over,
+    "toolhub.tenants.people.writes.give_right": lambda d, a: members.give_right(d.member(), d.right(), actor=a),
+    "toolhub.tenants.people.writes.take_right": lambda d, a: members.take_right(d.member(), d.right(), actor=a),
+    "toolhub.tenants.people.writes.remove_member": lambda d, a: members.remove_member(d.member(), actor=a),
+    "toolhub.tenants.identity.resets.issue_reset_link": _take_over,
 }
 #: Writes about oneself that no actor is named for.
 OWN_WRITES: dict[str, Write] = {

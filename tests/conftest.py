@@ -27,7 +27,7 @@ from tests.paths import ROOT
 from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @dataclass

@@ -13,9 +13,9 @@ from django.db.models import OuterRef, Subquery
 
 from capabilities.models import Grant, GrantRequest
 from sessions.models import Approval, BudgetPeriod, ChatSession, LoadedToolkit, Reminder, Step, StepFile, TrialRun, Turn
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.scope import system_scope
 
 #: Sessions, and turns in each of them.
 SESSIONS, TURNS = 4_000, 5

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from toolhub.supervisor import die_with_parent, free_port
+from toolhub.embedded.supervisor import die_with_parent, free_port
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0

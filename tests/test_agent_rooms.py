@@ -28,7 +28,7 @@ from tests.test_tenancy_routes import (
     world,
 )
 from toolhub.tenants.models import AdminRight, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 __all__ = ["filled", "world"]
 

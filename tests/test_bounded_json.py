@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from tests.paths import ROOT
 from tests.test_doors import HOUSES, sources
 from toolhub.bounded_json import MAX_VALUES, JsonMessages, JsonRefused, TooMuchJson, check_json, load_json
-from toolhub.tenants.wire import StrictJSONParser
+from toolhub.tenants.rest.wire import StrictJSONParser
 
 # -- The function ----------------------------------------------------------------------------------------------------
 
@@ -175,9 +175,9 @@ REFUSAL = "a refusal that this service wrote"
 ALLOWED = {
     "toolhub/bounded_json.py:load_json": "the function itself",
     "toolhub/cache.py:loads": OURS,
-    "toolhub/supervisor.py:read_plan": OURS,
+    "toolhub/embedded/supervisor.py:read_plan": OURS,
     "toolhub/tenants/audit/writes.py:_as_stored": OURS,
-    "toolhub/tenants/places.py:opened_place": "encrypted by this service",
+    "toolhub/tenants/rows/cursors.py:opened_place": "encrypted by this service",
     "capabilities/catalogue/tools/writes.py:_content": OURS,
     "capabilities/catalogue/tools/writes.py:write_versions": OURS,
     "capabilities/common/confined_jobs/child.py:main": OURS,

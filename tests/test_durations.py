@@ -21,7 +21,7 @@ BY_HAND = re.compile(
     )
 )
 #: Lines for an operator's terminal, of whole seconds that are constants.
-ALLOWED = ("toolhub/supervisor.py",)
+ALLOWED = ("toolhub/embedded/supervisor.py",)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from kombu import Connection
 from redis import Redis
 
 from tests.processes import wait_for
+from toolhub.embedded.supervisor import Part, stop_parts, valkey_command
 from toolhub.environment import Environment, celery_broker_url, data_secret
-from toolhub.supervisor import Part, stop_parts, valkey_command
 
 env = Environment()
 

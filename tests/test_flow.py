@@ -29,8 +29,8 @@ from tests.paths import ROOT
 from tests.processes import wait_for
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
 from tests.valkey import Valkey, running_valkey
+from toolhub.embedded.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
 from toolhub.probe import is_ready
-from toolhub.supervisor import Part, free_port, stop_parts, uvicorn, worker_command
 
 START_SECONDS = 60.0
 TOKEN = "flow-" + "t" * 40

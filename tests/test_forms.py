@@ -43,11 +43,11 @@ from tests.paths import ROOT
 from tests.processes import wait_for
 from tests.tenants.test_factors import code_of
 from tests.test_tenancy_routes import ADDRESSES, KNOWN, ROUTES, Ask, OrganisationRows, fill
-from toolhub.supervisor import free_port, uvicorn
-from toolhub.tenants.members.invitations import invite
-from toolhub.tenants.members.resets import issue_reset_link
+from toolhub.embedded.supervisor import free_port, uvicorn
+from toolhub.tenants.identity.resets import issue_reset_link
 from toolhub.tenants.models import Access, AdminRight, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.invitations import invite
+from toolhub.tenants.rows.scope import organisation_scope
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Locator, Page, Response

@@ -16,10 +16,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from toolhub import handler
-from toolhub.handler import Handler
-from toolhub.intake import App
-from toolhub.static_files import ServedFiles
+from toolhub.web import handler
+from toolhub.web.handler import Handler
+from toolhub.web.intake import App
+from toolhub.web.static_files import ServedFiles
 
 #: What the views of this file note down.
 noted: list[str] = []

@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 from django.http import JsonResponse
 from django.test import AsyncClient, Client, RequestFactory
 
-from toolhub import health
+from toolhub.web import health
 
 
 @pytest.fixture(autouse=True)

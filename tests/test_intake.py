@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.test_forms import server
-from toolhub import intake
-from toolhub.intake import ClientAddress, LimitedBodies
-from toolhub.supervisor import free_port, uvicorn
+from toolhub.embedded.supervisor import free_port, uvicorn
+from toolhub.web import intake
+from toolhub.web.intake import ClientAddress, LimitedBodies
 
 HOST = b"Host: localhost\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"

@@ -21,11 +21,11 @@ from tests.cast import make_category, make_member, make_tool
 from tests.configuration_writes import TABLE, TAKEN_OVER, Dice
 from tests.rest import Rest
 from tests.test_own_use import give_right, has, listed, random_organisation, usable
-from toolhub.tenants.members.invitations import Newcomer, invite, join_as_newcomer, open_invitations
-from toolhub.tenants.members.linked_accounts import linked_members
-from toolhub.tenants.members.resets import issue_reset_link
-from toolhub.tenants.members.writes import MemberRefused, remove_member
+from toolhub.tenants.identity.linked_accounts import linked_members
+from toolhub.tenants.identity.resets import issue_reset_link
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.people.invitations import Newcomer, invite, join_as_newcomer, open_invitations
+from toolhub.tenants.people.writes import MemberRefused, remove_member
 
 pytestmark = pytest.mark.django_db
 

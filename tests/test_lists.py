@@ -81,10 +81,10 @@ from tests.cast import (
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES, MISSING, ROUTES, plausible
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.members.invitations import invite
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
-from toolhub.tenants.places import opened_place, sealed_place
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.invitations import invite
+from toolhub.tenants.rows.cursors import opened_place, sealed_place
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.django_db]
 

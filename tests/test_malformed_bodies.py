@@ -12,8 +12,8 @@ from sessions.models import ChatSession, Turn
 from tests.cast import make_session, make_token, make_turn
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
-from toolhub.tenants.wire import MAX_BODY, StrictJSONParser
+from toolhub.tenants.rest.wire import MAX_BODY, StrictJSONParser
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -27,7 +27,7 @@ DjangoWorkerFixup(toolhub.celery.app).validate_models()
     ("start", "unused"),
     [
         (WEB, ["openai", "sessions.loop.models.transport"]),
-        (WORKER, ["toolhub.urls", "allauth.account.views", "toolhub.tenants.members.views"]),
+        (WORKER, ["toolhub.urls", "allauth.account.views", "toolhub.tenants.people.views"]),
     ],
 )
 def test_a_process_imports_nothing_large_that_it_does_not_use(start: str, unused: list[str], tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from django.db.migrations.operations.base import Operation
 from tests import test_squashed_migrations
 from tests.data_loss import takes_away
 from tests.old_migrations import old_loader
-from toolhub.tenants.guarded import TenantModel
-from toolhub.tenants.index_operations import DropForeignKeyIndexes
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.index_operations import DropForeignKeyIndexes
 
 OWN = ("tenants", "capabilities", "toolhub_sessions")
 

@@ -29,8 +29,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance, unsuppor
 from tests.cast import make_agent, make_role, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
 from tests.test_tenancy_routes import ADDRESSES
-from toolhub.static_files import ServedFiles
 from toolhub.tenants.models import Membership
+from toolhub.web.static_files import ServedFiles
 
 pytestmark = pytest.mark.django_db
 

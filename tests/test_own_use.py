@@ -63,9 +63,7 @@ from tests.cast import (
 from tests.configuration_writes import NOT_GUARDED, NOT_IN_TABLE, OWN_WRITES, TABLE, TAKEN_OVER, Dice, found_writes
 from tests.rest import Reply, Rest
 from toolhub.tenants import authority
-from toolhub.tenants.members.invitations import LinkDead, invite, revoke_invitation
-from toolhub.tenants.members.resets import issue_reset_link, reset_link_by_secret
-from toolhub.tenants.members.writes import Forbidden, MemberRefused
+from toolhub.tenants.identity.resets import issue_reset_link, reset_link_by_secret
 from toolhub.tenants.models import (
     CATEGORY_RIGHTS,
     Access,
@@ -78,6 +76,8 @@ from toolhub.tenants.models import (
     ResetLink,
     Right,
 )
+from toolhub.tenants.people.invitations import LinkDead, invite, revoke_invitation
+from toolhub.tenants.people.writes import Forbidden, MemberRefused
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
@@ -414,7 +414,7 @@ def test_every_write_of_configuration_is_in_the_table() -> None:
 
 def test_every_write_of_the_table_is_guarded() -> None:
     guarded = {name.replace("._change_rights", "") for name in authority.WRITES}
-    assert {name for name in TABLE if name not in NOT_GUARDED} == guarded - {"toolhub.tenants.members.writes"}
+    assert {name for name in TABLE if name not in NOT_GUARDED} == guarded - {"toolhub.tenants.people.writes"}
 
 
 def test_without_what_reads_powers_nobody_writes(

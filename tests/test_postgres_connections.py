@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import OperationalError, ProgrammingError, transaction
 from django.db import connection as django_connection
 
-from toolhub.tenants.connections import keep_own_connection
 from toolhub.tenants.models import Organisation
+from toolhub.tenants.rows.connections import keep_own_connection
 
 #: With what only this backend has.
 connection: Any = django_connection

@@ -39,8 +39,8 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run
 from tests.sessions.steps import accepted
 from tests.test_tenancy_routes import ADDRESSES, CANARY, KNOWN, ROUTES, OrganisationRows, ask, client_of, fill
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Access, AuditEntry, Membership
+from toolhub.tenants.rows.guarded import TenantModel
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 

@@ -55,7 +55,7 @@ from tests.sessions.run_turns import events_of, run, tool_steps_of
 from tests.sessions.steps import reread
 from tests.threads import at_once
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,12 +14,12 @@ from django.conf import settings
 from django.db import IntegrityError, OperationalError
 
 from tests.test_sqlite_writers import INSERT, LIMIT, Database, database
-from toolhub.sqlite3.kept import KEPT_AT_MOST
+from toolhub.embedded.sqlite3.kept import KEPT_AT_MOST
 
 __all__ = ["database"]
 
 pytestmark = pytest.mark.skipif(
-    settings.DATABASES["default"]["ENGINE"] != "toolhub.sqlite3", reason="PostgreSQL has a pool"
+    settings.DATABASES["default"]["ENGINE"] != "toolhub.embedded.sqlite3", reason="PostgreSQL has a pool"
 )
 
 
@@ -122,7 +122,8 @@ FORKS = """
 import os, sys
 sys.path.insert(0, ".")
 from django.conf import settings
-engine = {"ENGINE": "toolhub.sqlite3", "NAME": sys.argv[1], "OPTIONS": {"init_command": "PRAGMA journal_mode=WAL"}}
+engine = {"ENGINE": "toolhub.embedded.sqlite3", "NAME": sys.argv[1]}
+engine["OPTIONS"] = {"init_command": "PRAGMA journal_mode=WAL"}
 settings.configure(DATABASES={"default": engine})
 import django
 from django.db import connection

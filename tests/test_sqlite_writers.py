@@ -22,11 +22,11 @@ from django.db.utils import ConnectionHandler
 from pytest_django import DjangoDbBlocker
 
 from tests.processes import wait_for
-from toolhub.sqlite3 import base
-from toolhub.sqlite3.base import DatabaseWrapper
+from toolhub.embedded.sqlite3 import base
+from toolhub.embedded.sqlite3.base import DatabaseWrapper
 
 pytestmark = pytest.mark.skipif(
-    settings.DATABASES["default"]["ENGINE"] != "toolhub.sqlite3", reason="PostgreSQL has no one writer"
+    settings.DATABASES["default"]["ENGINE"] != "toolhub.embedded.sqlite3", reason="PostgreSQL has no one writer"
 )
 
 #: Far above what anything here takes.

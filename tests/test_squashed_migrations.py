@@ -22,7 +22,7 @@ from django.db.migrations.state import ProjectState
 
 from tests.old_migrations import old_loader
 from tests.paths import ROOT
-from toolhub.tenants.table_operations import CreateModels
+from toolhub.tenants.rows.table_operations import CreateModels
 
 OWN = ("tenants", "capabilities", "toolhub_sessions")
 

@@ -13,9 +13,9 @@ from django.test import override_settings
 
 from capabilities.assistant.records.kinds import kinds
 from tests.test_up import Up
-from toolhub.static_files import collect_if_changed
 from toolhub.tenants.pages import MENU
 from toolhub.tenants.templatetags.look import STATE_ICONS
+from toolhub.web.static_files import collect_if_changed
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 

@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch, reverse
 
 from tests.test_tenancy_routes import ADDRESSES, Address
-from toolhub.api_document import _document
 from toolhub.tenants.models import Membership
+from toolhub.web.api_document import _document
 
 pytestmark = pytest.mark.django_db
 

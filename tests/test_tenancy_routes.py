@@ -111,10 +111,10 @@ from tests.starter_rows import fill_starter_tables
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.audit.denials import DENIED
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.guarded import TenantModel
-from toolhub.tenants.members.invitations import invite
 from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.invitations import invite
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.django_db]
 

@@ -15,8 +15,8 @@ from capabilities.assistant.records.kinds import kinds
 from sessions.models import Step, StepKind, StepStatus, TurnStatus
 from tests.cast import make_agent, make_approval, make_session, make_token, make_turn
 from toolhub.tenants.models import ApiToken, Membership, Scope
-from toolhub.tenants.scope import organisation_scope, system_scope
-from toolhub.tenants.wire import TokenScope, scope_wanted
+from toolhub.tenants.rest.wire import TokenScope, scope_wanted
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 #: The views that `chat` opens for writing. Every other write needs `manage`.

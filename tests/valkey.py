@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.processes import wait_for
-from toolhub.supervisor import die_with_parent, valkey_command
+from toolhub.embedded.supervisor import die_with_parent, valkey_command
 
 
 @dataclass

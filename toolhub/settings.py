@@ -60,7 +60,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # The writers of a process queue for the write lock. IMMEDIATE takes it when a transaction begins, so a
     # read-then-write never fails to upgrade; FULL makes a commit survive the loss of power, which is what a 202
     # promises.
-    DATABASES["default"]["ENGINE"] = "toolhub.sqlite3"
+    DATABASES["default"]["ENGINE"] = "toolhub.embedded.sqlite3"
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 60,
@@ -258,7 +258,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "toolhub.static_files.StaticFiles",
+    "toolhub.web.static_files.StaticFiles",
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
@@ -273,7 +273,7 @@ INSTALLED_APPS = [
     "sessions",
 ]
 MIDDLEWARE = [
-    "toolhub.health.answer_by_any_name",
+    "toolhub.web.health.answer_by_any_name",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -313,7 +313,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"
-ACCOUNT_ADAPTER = "toolhub.tenants.login.AccountAdapter"
+ACCOUNT_ADAPTER = "toolhub.tenants.identity.login.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
@@ -324,7 +324,7 @@ ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key", "link": "60/m/ip"}
 #: A new password ends every login of its user, this one too.
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = True
-MFA_ADAPTER = "toolhub.tenants.login.MFAAdapter"
+MFA_ADAPTER = "toolhub.tenants.identity.login.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "toolhub"
@@ -342,7 +342,7 @@ if BEHIND_TLS_PROXY:
     SECURE_SSL_REDIRECT = True
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
-CSRF_FAILURE_VIEW = "toolhub.problems.form_expired"
+CSRF_FAILURE_VIEW = "toolhub.web.problems.form_expired"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 #: The matrix of roles without script: a field for each cell.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
@@ -385,15 +385,15 @@ WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 WHITENOISE_USE_FINDERS = not HASHED
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["toolhub.tenants.wire.TokenAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["toolhub.tenants.rest.wire.TokenAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": [
         "rest_framework.permissions.IsAuthenticated",
-        "toolhub.tenants.wire.TokenScope",
+        "toolhub.tenants.rest.wire.TokenScope",
     ],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["toolhub.tenants.wire.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["toolhub.tenants.rest.wire.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "toolhub.tenants.api.error_response",
+    "EXCEPTION_HANDLER": "toolhub.tenants.rest.api.error_response",
     "DEFAULT_PAGINATION_CLASS": None,
     "UNAUTHENTICATED_USER": None,
 }
@@ -428,7 +428,7 @@ SPECTACULAR_SETTINGS = {
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "toolhub.tenants.openapi.with_errors",
+        "toolhub.tenants.rest.openapi.with_errors",
     ],
 }
 

@@ -9,16 +9,16 @@ from capabilities.assistant.records.feeds import calendar_feed
 from capabilities.running.credentials.views import oauth_callback, oauth_client
 from capabilities.running.push.views import worker_script
 from sessions.usage.metrics.views import metrics
-from toolhub.api_document import docs, schema
-from toolhub.health import healthz, readyz
-from toolhub.tenants.members.account_views import account as own_account
-from toolhub.tenants.members.doors import join, join_link, reset, reset_link
+from toolhub.tenants.identity.account_views import account as own_account
+from toolhub.tenants.identity.doors import join, join_link, reset, reset_link
 from toolhub.tenants.pages import home
+from toolhub.web.api_document import docs, schema
+from toolhub.web.health import healthz, readyz
 
-handler400 = "toolhub.problems.bad_request"
-handler403 = "toolhub.problems.forbidden"
-handler404 = "toolhub.problems.not_found"
-handler500 = "toolhub.problems.server_error"
+handler400 = "toolhub.web.problems.bad_request"
+handler403 = "toolhub.web.problems.forbidden"
+handler404 = "toolhub.web.problems.not_found"
+handler500 = "toolhub.web.problems.server_error"
 
 api = [
     path("", include("sessions.doors.chats.api")),
@@ -42,7 +42,7 @@ urlpatterns = [
     path("accounts/login/", account.login, name="account_login"),
     path("accounts/logout/", account.logout, name="account_logout"),
     path("accounts/inactive/", account.account_inactive, name="account_inactive"),
-    path("accounts/", include("toolhub.tenants.factors")),
+    path("accounts/", include("toolhub.tenants.identity.factors")),
     path("account/", own_account, name="account"),
     path("join/", join, name="join"),
     path("join/<str:secret>/", join_link, name="join_link"),

@@ -13,9 +13,9 @@ from rest_framework.exceptions import PermissionDenied as Forbidden
 from rest_framework.request import Request
 
 from capabilities.common.refused import ChangeRefused
-from toolhub.tenants.api import checked
 from toolhub.tenants.models import slug_validator
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.api import checked
+from toolhub.tenants.rest.wire import Refused
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from capabilities.common.provided import Provided
-from toolhub.tenants.api import api_member
 from toolhub.tenants.models import Membership
-from toolhub.tenants.wire import DRY_RUN
+from toolhub.tenants.rest.api import api_member
+from toolhub.tenants.rest.wire import DRY_RUN
 
 PARAMETER = OpenApiParameter(
     DRY_RUN, bool, description="`true`: nothing is changed; the answer is a preview of what would be."

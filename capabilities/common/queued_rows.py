@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.common.moments import from_now
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 
 def claim_unrung(model: Any, queued: str, after: float, *, order: str = "created_at", at_once: int) -> list[UUID]:

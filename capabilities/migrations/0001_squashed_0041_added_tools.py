@@ -2,7 +2,7 @@ import capabilities.common.secrets
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.comparison
-import toolhub.tenants.table_operations
+import toolhub.tenants.rows.table_operations
 import uuid
 from django.db import migrations, models
 
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        toolhub.tenants.table_operations.CreateModels(
+        toolhub.tenants.rows.table_operations.CreateModels(
             operations=[
                 migrations.CreateModel(
                     name='StoredCredential',

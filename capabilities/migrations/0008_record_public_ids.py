@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from toolhub.tenants.public_ids import public_id_operations
+from toolhub.tenants.rows.public_ids import public_id_operations
 
 
 class Migration(migrations.Migration):

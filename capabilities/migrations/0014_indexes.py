@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from toolhub.tenants.index_operations import DropForeignKeyIndexes
+from toolhub.tenants.rows.index_operations import DropForeignKeyIndexes
 
 MODELS = (
     "agent",

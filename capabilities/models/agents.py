@@ -10,8 +10,8 @@ from django.db.models import Exists, OuterRef, Q
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
 from capabilities.models.permissions import Role
-from toolhub.tenants.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
 from toolhub.tenants.models import AdminRight, Membership, Right, slug_validator
+from toolhub.tenants.rows.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
 
 if TYPE_CHECKING:
     from django.db.models.expressions import Combinable

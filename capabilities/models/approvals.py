@@ -8,7 +8,7 @@ from capabilities.contract import asking
 from capabilities.models.agents import Agent
 from capabilities.models.permissions import Role
 from capabilities.models.toolkits import Toolkit
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class AskWhen(models.TextChoices):

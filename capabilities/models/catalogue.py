@@ -12,8 +12,8 @@ from django.db.models.functions import Coalesce, Now
 from capabilities.common.names import NameKeyField
 from capabilities.models.credentials import StoredCredential
 from capabilities.models.servers import McpServer
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class Category(PublicModel):

@@ -10,8 +10,8 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.common.secrets import EncryptedTextField
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class CredentialKind(models.TextChoices):

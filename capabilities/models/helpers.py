@@ -7,8 +7,8 @@ from typing import Any
 from django.db import models
 
 from capabilities.models.catalogue import Tool, ToolVersion, VersionStatus
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class HelperModule(PublicModel):

@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.contract.hooks import ACTIONS, KEEP_BACK, MAX_NAME, PHASE_TITLES, Phase
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Access
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class Hook(PublicModel):

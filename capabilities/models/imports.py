@@ -9,8 +9,8 @@ from django.db.models import Q
 from capabilities.models.catalogue import Category, Tool, ToolKind, ToolVersion
 from capabilities.models.credentials import StoredCredential
 from capabilities.models.servers import McpServer
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class ImportSource(models.TextChoices):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.models.numbered import MemberRow, NamedRow, NumberedRow
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class AgentNote(MemberRow, PublicModel):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.models.numbered import NumberedRow
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class Task(NumberedRow):

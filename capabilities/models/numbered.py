@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 from django.db import models
 
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class Owner(Protocol):

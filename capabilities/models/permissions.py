@@ -10,8 +10,8 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from capabilities.models.catalogue import Category, Tool
-from toolhub.tenants.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
 from toolhub.tenants.models import Invitation, Membership, slug_validator
+from toolhub.tenants.rows.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
 
 
 class RoleMode(models.TextChoices):

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models.functions import Coalesce
 
 from capabilities.models.agents import Provider
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class PolicyProfile(PublicModel):

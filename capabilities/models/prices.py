@@ -7,8 +7,8 @@ from typing import Any
 from django.db import models
 
 from capabilities.models.agents import LanguageModel
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 def _per_million(*, optional: bool = False) -> models.DecimalField[Any, Any]:

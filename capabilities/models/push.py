@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import models
 
 from capabilities.common.secrets import EncryptedTextField
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class PushKey(TenantModel):

@@ -6,7 +6,7 @@ from django.db import models
 
 from capabilities.models.agents import LanguageModel
 from capabilities.models.catalogue import Tool, ToolVersion
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.rows.guarded import PublicModel
 
 #: Characters of the provider's words that are kept.
 MAX_WORDS = 500

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models.agents import Agent, Provider
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class RuntimeLayer(models.TextChoices):

@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models.credentials import StoredCredential
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class Transport(models.TextChoices):

@@ -8,8 +8,8 @@ from django.db.models import Q
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.agents import LanguageModel, Provider
 from capabilities.models.servers import McpServer
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class ServiceSetting(PublicModel):

@@ -7,7 +7,7 @@ from django.db import models
 from capabilities.common.names import NameKeyField
 from capabilities.models.agents import Agent
 from capabilities.models.catalogue import Category, Tool
-from toolhub.tenants.guarded import PublicModel, TenantModel
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class Toolkit(PublicModel):

@@ -6,7 +6,7 @@ import re
 
 from capabilities.common.refused import ChangeRefused
 from sessions.models import Measure
-from toolhub.tenants.money import dollars, nano_of, rounded_dollars
+from toolhub.tenants.rows.money import dollars, nano_of, rounded_dollars
 
 #: The highest limit of each measure, and what one window may come to with all that is added to it.
 HIGHEST = {Measure.TOKENS: 10**15, Measure.MONEY: 10**18, Measure.TURNS: 100_000}

@@ -47,9 +47,9 @@ from sessions.budgets.writes import (
     update_budget,
 )
 from sessions.models import Budget, BudgetPeriod, BudgetScope, Measure, Window
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, only_parameters, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, only_parameters, page
 
 AMOUNT = "Dollars such as `12.50`, exact, or a whole number of tokens or turns, as a text."
 EACH = "Left out: every one has a budget of its own."

@@ -22,8 +22,8 @@ from sessions.access import visible_to
 from sessions.budgets.amounts import amount_shown
 from sessions.models import UNENDED, Budget, BudgetPeriod, BudgetScope, ChatSession, Measure, Turn, TurnStatus, Window
 from sessions.turns.budget_states import BudgetState, has_one_period, terms_of, turns_at_once
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Organisation, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Members that a field suggests.
 SUGGESTED = 200

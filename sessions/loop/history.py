@@ -15,7 +15,7 @@ from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.models.requests import TOOLS
 from sessions.models import ClientRequest, Door, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.turns.endings import NOT_RUN
-from toolhub.tenants.statements import Select, param
+from toolhub.tenants.rows.statements import Select, param
 
 #: Earlier turns that are sent, at most.
 MAX_TURNS = 200

@@ -56,7 +56,7 @@ from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
 from toolhub.durations import duration
-from toolhub.tenants.statements import Select
+from toolhub.tenants.rows.statements import Select
 
 #: Seconds that a provider's wish to be left alone is passed on as, at most.
 MAX_RETRY_AFTER = 86_400

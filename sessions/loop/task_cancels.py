@@ -16,7 +16,7 @@ from capabilities.contract.context import CallWaits, Resumed, ToolError
 from capabilities.running.credentials.signing import credential_for
 from sessions.loop import execution
 from sessions.models import CallWait
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
 

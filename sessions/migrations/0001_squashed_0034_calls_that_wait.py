@@ -1,6 +1,6 @@
 import capabilities.common.secrets
 import django.db.models.deletion
-import toolhub.tenants.table_operations
+import toolhub.tenants.rows.table_operations
 import uuid
 from django.db import migrations, models
 
@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        toolhub.tenants.table_operations.CreateModels(
+        toolhub.tenants.rows.table_operations.CreateModels(
             operations=[
                 migrations.CreateModel(
                     name='ChatSession',

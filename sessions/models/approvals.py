@@ -14,8 +14,8 @@ from capabilities.common.secrets import EncryptedTextField
 from capabilities.models import StoredCredential, Tool, ToolVersion
 from sessions.models.chats import ChatSession
 from sessions.models.turns import Step, Turn
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class ApprovalKind(models.TextChoices):

@@ -11,8 +11,8 @@ from django.db.models import Q
 from capabilities.models import Agent, Role
 from sessions.models.chats import ChatSession
 from sessions.models.turns import UNENDED, Turn
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class BudgetScope(models.TextChoices):

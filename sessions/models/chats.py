@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models import Agent
-from toolhub.tenants.guarded import PublicModel, TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 #: Sessions that nobody deleted: what every page, the REST API and the tools show.
 KEPT = Q(deleted_at=None)

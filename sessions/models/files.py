@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from sessions.models.turns import Step, Turn
-from toolhub.tenants.guarded import PublicModel
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class StepFile(PublicModel):

@@ -9,8 +9,8 @@ from django.db import models
 
 from sessions.models.chats import ChatSession
 from sessions.models.turns import Turn
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import ApiToken
+from toolhub.tenants.rows.guarded import TenantModel
 
 
 class ClientRequest(TenantModel):

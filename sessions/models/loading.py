@@ -8,8 +8,8 @@ from django.db.models import Q
 from capabilities.models import Agent, Category, Tool, Toolkit
 from sessions.models.chats import ChatSession
 from sessions.models.turns import Step
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class LoadSource(models.TextChoices):

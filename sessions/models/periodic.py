@@ -9,8 +9,8 @@ from django.db import models
 from capabilities.models import Agent
 from capabilities.models.numbered import NumberedRow
 from sessions.models.chats import ChatSession
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import TenantModel
 
 
 class Reminder(NumberedRow):

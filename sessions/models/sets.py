@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.rows.guarded import TenantModel
 
 
 class ToolSet(TenantModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 
 from sessions.models.turns import TurnStatus
-from toolhub.tenants.guarded import TenantModel
+from toolhub.tenants.rows.guarded import TenantModel
 
 #: Columns of `TimedTotal` that count calls by how long they took, with the seconds that these took at most.
 BUCKETS = {

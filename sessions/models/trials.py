@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models import Q
 
 from capabilities.models import ToolVersion
-from toolhub.tenants.guarded import PublicModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import PublicModel
 
 
 class TrialStatus(models.TextChoices):

@@ -14,9 +14,9 @@ from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.models import Agent, ToolVersion
 from sessions.models.chats import ChatSession
 from sessions.models.sets import ToolSet, VerdictSet
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
-from toolhub.tenants.money import dollars
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.money import dollars
 
 if TYPE_CHECKING:
     from sessions.models.gateway import ClientRequest

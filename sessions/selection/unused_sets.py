@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from capabilities.common.moments import from_now
 from sessions.models import Step, ToolSet, VerdictSet
 from sessions.turns.sweeping import Backoff, each_item
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 #: Seconds between a row's mark and its end.
 GRACE_SECONDS = 24 * 3600.0

@@ -43,7 +43,7 @@ from sessions.turns.fencing import (
 )
 from sessions.turns.spending import check_room
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.statements import Insert, Param, Select, Update, param
+from toolhub.tenants.rows.statements import Insert, Param, Select, Update, param
 
 #: Characters of a message.
 MAX_MESSAGE = 100_000

@@ -34,7 +34,7 @@ from capabilities.models import Agent, RoleMembership
 from sessions.access import own_session
 from sessions.models import Budget, BudgetPeriod, BudgetScope, ChatSession, Turn, TurnStatus
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.money import rounded_dollars
+from toolhub.tenants.rows.money import rounded_dollars
 
 #: Statuses of a turn that takes a place under a limit of turns at once: one that waits for people takes none.
 TAKES_A_PLACE = (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING_CHILD, TurnStatus.WAITING_TASK)

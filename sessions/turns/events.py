@@ -16,9 +16,9 @@ from asgiref.sync import sync_to_async
 
 from sessions.models import OPEN_STATUSES, Step, Turn, TurnEvent
 from sessions.turns.listener import Delta, State, listener
-from toolhub.tenants.connections import give_back_connection
-from toolhub.tenants.scope import organisation_scope
-from toolhub.tenants.statements import Select, param
+from toolhub.tenants.rows.connections import give_back_connection
+from toolhub.tenants.rows.scope import organisation_scope
+from toolhub.tenants.rows.statements import Select, param
 
 __all__ = ["Delta", "Event", "read_events", "watch"]
 

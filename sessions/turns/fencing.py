@@ -33,7 +33,7 @@ from sessions.access import turn_may_not_go_on
 from sessions.models import Turn, TurnEvent, TurnStatus
 from sessions.turns.bell import announce
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.statements import Insert, Update, param
+from toolhub.tenants.rows.statements import Insert, Update, param
 
 #: What a fence tells of the turn behind it.
 COUNTERS = (

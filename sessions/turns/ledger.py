@@ -80,8 +80,8 @@ from sessions.turns.spending import (
     settle,
 )
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
-from toolhub.tenants.statements import Insert, Param, Update, param
+from toolhub.tenants.rows.scope import system_scope
+from toolhub.tenants.rows.statements import Insert, Param, Update, param
 
 #: What others know as the ledger's, from the rooms behind it.
 __all__ = [

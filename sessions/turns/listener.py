@@ -31,8 +31,8 @@ from redis.backoff import NoBackoff
 
 from sessions.models import Turn
 from sessions.turns.bell import channel
-from toolhub.tenants.connections import give_back_connection
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.connections import give_back_connection
+from toolhub.tenants.rows.scope import system_scope
 
 logger = logging.getLogger(__name__)
 

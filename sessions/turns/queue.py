@@ -28,7 +28,7 @@ from django.db.models.functions import Coalesce, Now
 from sessions.models import Turn, TurnStatus
 from sessions.turns.ledger import Claim, claim, due, next_in_session
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 #: Times that a thread chooses anew when others took everything that it chose.
 TRIES = 3

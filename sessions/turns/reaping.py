@@ -31,7 +31,7 @@ from sessions.turns.spending import remove_turn_periods, sweep_reservations
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from sessions.turns.waiting import resume_forgotten
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 #: Turns of each kind that one sweep ends.
 AT_ONCE = 100

@@ -53,8 +53,8 @@ from sessions.turns.budget_states import (
 )
 from sessions.turns.fencing import RETRY_AFTER, Claim, LeaseLost, OverBudget, owned
 from sessions.turns.sweeping import Backoff, each_item
-from toolhub.tenants.money import rounded_dollars
-from toolhub.tenants.statements import Insert, Param, Update, param
+from toolhub.tenants.rows.money import rounded_dollars
+from toolhub.tenants.rows.statements import Insert, Param, Update, param
 
 #: Dead reservations that one sweep releases, and periods of ended turns that it removes.
 AT_ONCE = 100

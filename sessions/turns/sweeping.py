@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connection
 
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 logger = logging.getLogger(__name__)
 

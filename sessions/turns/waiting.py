@@ -35,7 +35,7 @@ from sessions.turns.bell import ring_after_commit
 from sessions.turns.fencing import COUNTERS, Claim, add_event, check_may_start, fence, hold, insert_event
 from sessions.turns.spending import HAS_RESERVATION, owned_with_reservation, release_held
 from sessions.turns.sweeping import Backoff, each_item
-from toolhub.tenants.statements import Update
+from toolhub.tenants.rows.statements import Update
 
 #: Turns that one sweep looks after.
 AT_ONCE = 100

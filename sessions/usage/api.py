@@ -34,11 +34,11 @@ from sessions.usage.queries import (
     slugs_of,
     sums_of,
 )
-from toolhub.tenants.api import ErrorOut, api_member
-from toolhub.tenants.keyset import PAGE, Keyset, page_of_sorted
 from toolhub.tenants.models import Membership
-from toolhub.tenants.money import dollars
-from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, begun, cursor_of, integer_parameter, only_parameters
+from toolhub.tenants.rest.api import ErrorOut, api_member
+from toolhub.tenants.rest.paging import MAX_PAGE, PAGE_PARAMETERS, begun, cursor_of, integer_parameter, only_parameters
+from toolhub.tenants.rows.keyset import PAGE, Keyset, page_of_sorted
+from toolhub.tenants.rows.money import dollars
 
 PERIODS = ("hour", "day", "month")
 GROUP_BY = (*PERIODS, *GROUPINGS)

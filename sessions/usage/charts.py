@@ -9,7 +9,7 @@ from typing import Any
 
 from sessions.usage.queries import SERIES_SHOWN, Grouping, ToolSums, Usage, UsageSums
 from sessions.usage.spans import Range
-from toolhub.tenants.money import NANO, rounded_dollars
+from toolhub.tenants.rows.money import NANO, rounded_dollars
 
 #: What a chart can show of usage, and the column by which its groups are large.
 SHOWN = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
 from sessions.usage.queries import Group, Grouping
-from toolhub.tenants.money import dollars
+from toolhub.tenants.rows.money import dollars
 
 #: Columns of money, in billionths of a dollar.
 MONEY = {"cost", "saved_cost"}

@@ -47,8 +47,8 @@ from sessions.worker import signs
 from sessions.worker.revoking import Revoker
 from sessions.worker.servers import Listeners, ServerReader
 from sessions.worker.small_works import small_works
-from toolhub.tenants.connections import keep_own_connection
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.connections import keep_own_connection
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from capabilities.catalogue.servers.refresh import claim_due, note_word, refresh
 from capabilities.models import CredentialKind, McpServer
 from capabilities.running.mcp_client import client
 from capabilities.running.mcp_client.addresses import ServerAddress
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 logger = logging.getLogger(__name__)
 

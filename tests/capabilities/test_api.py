@@ -12,7 +12,7 @@ from capabilities.models import Agent, Grant, LanguageModel, Provider, Role, Ser
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 KEY = "sk-abcdefghijklmnop1234"
 

@@ -22,7 +22,7 @@ from capabilities.models import (
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from tests.rest import Rest
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

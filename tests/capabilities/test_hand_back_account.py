@@ -14,10 +14,10 @@ from django.utils import timezone
 from capabilities.assistant.records.feeds import feed_by_secret, make_feed
 from tests.cast import PASSWORD, make_member
 from toolhub.tenants.access import issue_token, memberships_of_user, token_by_secret
-from toolhub.tenants.members.invitations import LinkDead, invitation_by_secret, invite
-from toolhub.tenants.members.resets import issue_reset_link, reset_link_by_secret
+from toolhub.tenants.identity.resets import issue_reset_link, reset_link_by_secret
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.invitations import LinkDead, invitation_by_secret, invite
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,7 @@ from capabilities.running.registry import registry
 from tests.capabilities.running.test_registry import CONTEXT
 from tests.paths import ROOT
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from capabilities.models import (
 )
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ACME = "/o/acme/"
 HTMX = {"HX-Request": "true"}

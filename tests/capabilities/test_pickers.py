@@ -16,7 +16,7 @@ from capabilities.models import Agent, AgentTool, Tool, Toolkit, ToolkitTool
 from tests.capabilities.test_pages import give_right
 from tests.cast import allow_toolkit, make_agent, make_category, make_tool, make_toolkit
 from toolhub.tenants.models import Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

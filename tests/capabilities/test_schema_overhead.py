@@ -36,7 +36,7 @@ from sessions.selection.queries import starting_selection
 from tests.capabilities.test_starter_catalogue import CORTEX
 from tests.cast import make_member
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db]
 

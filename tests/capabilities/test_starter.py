@@ -35,9 +35,9 @@ from sessions.selection.queries import starting_selection
 from sessions.selection.starts import start_of
 from tests.cast import make_member
 from tests.paths import ROOT
-from toolhub.offline_model.replies import reply
+from toolhub.embedded.offline_model.replies import reply
 from toolhub.tenants.models import Access, AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db]
 

@@ -9,7 +9,7 @@ from capabilities.choosing.routing.keywords import Keywords
 from capabilities.models import Tool
 from capabilities.running.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: docs/requirements.md, CX-03 and CX-23: 18 categories, 63 tools.
 CORTEX = {

@@ -15,8 +15,8 @@ from capabilities.contract.wire import tool_wire
 from capabilities.models import Agent, Category, LanguageModel, Provider, Tool, ToolVersion
 from tests.cast import make_agent, make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.places import sealed_place
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.cursors import sealed_place
+from toolhub.tenants.rows.scope import organisation_scope
 
 TOOLS = "/o/acme/tools/"
 PROVIDERS = "/o/acme/providers/"

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.running.egress import guarded_client
-from toolhub.offline_model import answers, values
-from toolhub.offline_model.app import WORD_SECONDS, _pause, _words
-from toolhub.offline_model.replies import Reply, reply
+from toolhub.embedded.offline_model import answers, values
+from toolhub.embedded.offline_model.app import WORD_SECONDS, _pause, _words
+from toolhub.embedded.offline_model.replies import Reply, reply
 
 TODAY = datetime.date.today()
 
@@ -656,7 +656,15 @@ def port() -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = int(free.getsockname()[1])
-    command = [sys.executable, "-m", "uvicorn", "toolhub.offline_model:app", "--port", str(number), "--no-access-log"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "toolhub.embedded.offline_model:app",
+        "--port",
+        str(number),
+        "--no-access-log",
+    ]
     # Without the service's settings: the offline model must not need them.
     environment = {key: value for key, value in os.environ.items() if key != "DJANGO_SETTINGS_MODULE"}
     server = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
@@ -821,7 +829,7 @@ def test_models_health_and_unknown_addresses(http: httpx2.Client) -> None:
 
 def test_it_imports_neither_django_nor_the_service() -> None:
     script = (
-        "import sys, toolhub.offline_model; "
+        "import sys, toolhub.embedded.offline_model; "
         "print(sorted(name for name in sys.modules if name.split('.')[0] in ('django', 'capabilities', 'sessions')))"
     )
 

@@ -13,7 +13,7 @@ from capabilities.models import Tool, ToolKind, ToolVersion
 from capabilities.running.kinds import RUNNERS
 from tests.cast import make_category, make_tool
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: What a test's far side does with a call: it returns a result, or raises.
 Answer = Callable[[ToolContext, dict[str, Any]], Any]

@@ -23,7 +23,7 @@ from tests.cast import (
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 KIT = ("calculator", "current_time", "date_arithmetic", "unit_convert", "uuid")
 #: What an agent of `make_loading_session` begins with: its own tool, and those that load others.

@@ -10,7 +10,7 @@ from sessions.models import ChatSession, Step, StepKind, Turn
 from tests.cast import give_tool, hold_credential, make_agent, make_category, make_meta_tools, make_session, make_tool
 from tests.sessions.run_turns import steps_of
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: With their own keywords and tools.
 CATEGORIES = ("web", "git", "ha", "tasks", "aether", "aether_db", "reminders")

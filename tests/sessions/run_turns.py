@@ -13,7 +13,7 @@ from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
 from sessions.turns import accepting, ledger
 from sessions.worker.process import work_on
 from tests.scripted_openai import Json
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
 

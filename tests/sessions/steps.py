@@ -11,7 +11,7 @@ from django.utils import timezone
 from sessions.models import ChatSession, Step, StepStatus, Turn
 from sessions.turns import accepting, ledger
 from sessions.turns.ledger import Claim
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 
 def accepted(session: ChatSession, message: str = "hello", key: str = "") -> Turn:

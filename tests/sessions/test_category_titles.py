@@ -28,7 +28,7 @@ from tests.cast import (
     make_toolkit,
 )
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 KEY, TITLE = "plumb_key", "Pipes and taps"

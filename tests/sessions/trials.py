@@ -5,7 +5,7 @@ from __future__ import annotations
 from sessions.insight.trial import runs as trial_runs
 from sessions.models import TrialRun
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 def last_trial(member: Membership) -> TrialRun:

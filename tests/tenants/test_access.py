@@ -17,7 +17,7 @@ from tests.cast import make_member, make_token
 from toolhub.tenants.access import issue_token, member_or_404, membership_of_user, revoke_token, token_by_secret
 from toolhub.tenants.middleware import MAX_SECRET, identify
 from toolhub.tenants.models import Access, AdminRight, ApiToken, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from capabilities.models import Tool
 from tests.cast import make_tool
 from toolhub.tenants.audit.writes import record, request_id
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import ScopeError, organisation_scope, system_scope
+from toolhub.tenants.rows.scope import ScopeError, organisation_scope, system_scope
 
 
 def entries() -> list[tuple[str, str, str]]:

@@ -14,9 +14,9 @@ from capabilities.models import Category, Grant, LanguageModel, Provider, Role, 
 from sessions.models import Schedule
 from tests.cast import make_agent, make_category, make_role, make_session, make_tool, make_toolkit, make_turn
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 ACME = "/o/acme/"

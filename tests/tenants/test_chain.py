@@ -18,7 +18,7 @@ from tests.threads import at_once
 from toolhub.tenants.audit.chain import entry_hash
 from toolhub.tenants.audit.writes import BrokenEntry, check_chain, record
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from toolhub.tenants.audit import denials
 from toolhub.tenants.audit.denials import MOST_A_WINDOW, WINDOW, Recent, record_denial
 from toolhub.tenants.audit.writes import check_chain
 from toolhub.tenants.models import AuditEntry, Membership, Scope
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -21,9 +21,9 @@ from django.db.models import Count, Exists, F, OuterRef, Prefetch, QuerySet, pre
 
 from capabilities.models import Agent, AgentTool, Category, RoleMembership, Task, Tool
 from tests.cast import make_agent, make_category, make_role, make_tool
-from toolhub.tenants.guarded import TenantManager, TenantModel
 from toolhub.tenants.models import Membership, Organisation, User
-from toolhub.tenants.scope import ScopeError, current_scope, has_scope, organisation_scope, system_scope
+from toolhub.tenants.rows.guarded import TenantManager, TenantModel
+from toolhub.tenants.rows.scope import ScopeError, current_scope, has_scope, organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,8 @@ from django.utils import timezone
 
 from tests.cast import make_member
 from tests.threads import at_once
-from toolhub.tenants.members.invitations import (
+from toolhub.tenants.models import Access, AuditEntry, Invitation, Membership, Organisation, User
+from toolhub.tenants.people.invitations import (
     LinkDead,
     Newcomer,
     invitation_by_secret,
@@ -17,9 +18,8 @@ from toolhub.tenants.members.invitations import (
     join_as_newcomer,
     revoke_invitation,
 )
-from toolhub.tenants.members.writes import MemberRefused
-from toolhub.tenants.models import Access, AuditEntry, Invitation, Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.writes import MemberRefused
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

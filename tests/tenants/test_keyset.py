@@ -9,9 +9,9 @@ from django.db.models import Value
 from pytest_django import DjangoAssertNumQueries
 
 from tests.cast import make_member
-from toolhub.tenants.keyset import Keyset, Page, page_of_sorted
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.places import opened_place, sealed_place
+from toolhub.tenants.rows.cursors import opened_place, sealed_place
+from toolhub.tenants.rows.keyset import Keyset, Page, page_of_sorted
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from tests.rest import Rest
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

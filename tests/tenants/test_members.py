@@ -7,9 +7,19 @@ import pytest
 from tests.cast import make_category, make_member, make_token
 from tests.threads import at_once
 from toolhub.tenants.access import membership_of_user, memberships_of_user, token_by_secret
-from toolhub.tenants.members.invitations import invite
-from toolhub.tenants.members.resets import issue_reset_link
-from toolhub.tenants.members.writes import (
+from toolhub.tenants.identity.resets import issue_reset_link
+from toolhub.tenants.models import (
+    Access,
+    AdminRight,
+    AuditEntry,
+    Invitation,
+    Membership,
+    Organisation,
+    ResetLink,
+    Right,
+)
+from toolhub.tenants.people.invitations import invite
+from toolhub.tenants.people.writes import (
     Forbidden,
     GivenRight,
     MemberRefused,
@@ -21,17 +31,7 @@ from toolhub.tenants.members.writes import (
     set_access,
     take_right,
 )
-from toolhub.tenants.models import (
-    Access,
-    AdminRight,
-    AuditEntry,
-    Invitation,
-    Membership,
-    Organisation,
-    ResetLink,
-    Right,
-)
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

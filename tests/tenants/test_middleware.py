@@ -14,7 +14,7 @@ from tests.cast import make_member, make_token, make_tool
 from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.middleware import TenancyMiddleware, identify
 from toolhub.tenants.models import Membership, Organisation, User
-from toolhub.tenants.scope import current_scope, has_scope
+from toolhub.tenants.rows.scope import current_scope, has_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolhub.tenants.money import dollars, nano_of, rounded_dollars
+from toolhub.tenants.rows.money import dollars, nano_of, rounded_dollars
 
 
 @pytest.mark.parametrize(

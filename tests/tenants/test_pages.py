@@ -11,7 +11,7 @@ from django.utils import timezone
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.audit.queries import changes
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 from toolhub.tenants.templatetags.look import ago, kind_words
 
 

@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.cast import make_category, make_member, make_token
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import Access, AdminRight, ApiToken, Membership, Organisation, Right, Scope
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.writes import GivenRight, give_right
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 from django.test import override_settings
 
-from toolhub.tenants.places import opened_place, sealed_place
+from toolhub.tenants.rows.cursors import opened_place, sealed_place
 
 
 def test_a_place_comes_back_as_it_was() -> None:

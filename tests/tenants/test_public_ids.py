@@ -12,8 +12,8 @@ from django.db.migrations.operations import CreateModel
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
-from toolhub.tenants import public_ids
-from toolhub.tenants.public_ids import public_id_operations
+from toolhub.tenants.rows import public_ids
+from toolhub.tenants.rows.public_ids import public_id_operations
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.cast import PASSWORD, make_member
-from toolhub.tenants.members.invitations import LinkDead
-from toolhub.tenants.members.resets import issue_reset_link, reset_link_by_secret, reset_password
-from toolhub.tenants.members.writes import Forbidden, MemberRefused
+from toolhub.tenants.identity.resets import issue_reset_link, reset_link_by_secret, reset_password
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, ResetLink
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.invitations import LinkDead
+from toolhub.tenants.people.writes import Forbidden, MemberRefused
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

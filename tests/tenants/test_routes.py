@@ -9,7 +9,7 @@ import pytest
 from tests.cast import make_member, make_token
 from tests.rest import Rest
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from sessions.models import ChatSession, Turn, TurnEvent
 from sessions.turns.ledger import from_now
 from tests.cast import make_agent, make_session, make_turn
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import ScopeError, organisation_scope, system_scope
-from toolhub.tenants.statements import Insert, Param, Select, Update, param
+from toolhub.tenants.rows.scope import ScopeError, organisation_scope, system_scope
+from toolhub.tenants.rows.statements import Insert, Param, Select, Update, param
 
 pytestmark = pytest.mark.django_db
 

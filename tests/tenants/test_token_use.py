@@ -13,7 +13,7 @@ from pytest_django.fixtures import DjangoAssertNumQueries
 from tests.cast import make_member, make_token
 from toolhub.tenants.access import MAX_CHANGES, note_token_use, record_token_use, token_by_secret
 from toolhub.tenants.models import Access, ApiToken, Membership, Organisation
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 from toolhub.tenants.tokens.last_use import MAX_AGENT, MAX_CLIENT, TokenUse, client_named_in, token_use
 
 SDK = "OpenAI/Python 3.54.0"

@@ -18,9 +18,7 @@ from django.utils import timezone
 from tests.cast import PASSWORD, make_category, make_member, make_organisation, make_token
 from toolhub.logs import MaskingFormatter
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.members.invitations import invite
-from toolhub.tenants.members.resets import issue_reset_link
-from toolhub.tenants.members.writes import GivenRight, give_right, held_rights
+from toolhub.tenants.identity.resets import issue_reset_link
 from toolhub.tenants.models import (
     Access,
     AdminRight,
@@ -32,7 +30,9 @@ from toolhub.tenants.models import (
     Right,
     User,
 )
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.invitations import invite
+from toolhub.tenants.people.writes import GivenRight, give_right, held_rights
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

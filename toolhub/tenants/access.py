@@ -22,12 +22,12 @@ from django_htmx.middleware import HtmxDetails
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import NotYours, why_not_of
 from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
-from toolhub.tenants.scope import system_scope
-from toolhub.tenants.statements import Select, param
+from toolhub.tenants.rows.scope import system_scope
+from toolhub.tenants.rows.statements import Select, param
 from toolhub.tenants.tokens.last_use import TokenUse, use_of
 
 if TYPE_CHECKING:
-    from toolhub.sqlite3.base import DatabaseWrapper
+    from toolhub.embedded.sqlite3.base import DatabaseWrapper
 
 logger = logging.getLogger(__name__)
 

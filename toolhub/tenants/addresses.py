@@ -7,8 +7,8 @@ from typing import Any
 from django import forms
 from django.utils.http import urlencode
 
-from toolhub.tenants.keyset import Page, PageBounds
-from toolhub.tenants.places import MAX_PLACE
+from toolhub.tenants.rows.cursors import MAX_PLACE
+from toolhub.tenants.rows.keyset import Page, PageBounds
 
 PLACES = ("after", "before")
 

@@ -21,7 +21,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.members.linked_accounts import linked_members
+from toolhub.tenants.identity.linked_accounts import linked_members
 from toolhub.tenants.models import Access, Membership, Organisation
 
 P = ParamSpec("P")

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from toolhub.tenants.access import membership_of_user, note_token_use, token_by_secret
 from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.models import ApiToken, Membership, User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ORGANISATION_PATH = re.compile(r"^/o/(?P<slug>[a-z0-9][a-z0-9-]{0,62})/")
 #: Where a token says who asks, and nothing else does: the REST API, and what speaks the protocols of others.

@@ -11,7 +11,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from toolhub.tenants.guarded import AppendOnlyManager, PublicModel, TenantModel
+from toolhub.tenants.rows.guarded import AppendOnlyManager, PublicModel, TenantModel
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Use lower-case letters, digits and hyphens, at most 63 of them."

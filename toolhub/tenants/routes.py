@@ -8,14 +8,14 @@ from django.urls import URLPattern, path
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 from toolhub.tenants.audit.api import AuditList
-from toolhub.tenants.members.api import InvitationDetail, InvitationList, MemberDetail, MemberList
+from toolhub.tenants.people.api import InvitationDetail, InvitationList, MemberDetail, MemberList
 from toolhub.tenants.tokens.api import TokenDetail, TokenList
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """Describes the tokens in the OpenAPI document; found by being imported."""
 
-    target_class = "toolhub.tenants.wire.TokenAuthentication"
+    target_class = "toolhub.tenants.rest.wire.TokenAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from toolhub.tenants.audit import views as audit
-from toolhub.tenants.members import views as members
+from toolhub.tenants.people import views as members
 from toolhub.tenants.tokens import views as tokens
 
 urlpatterns = [

@@ -29,9 +29,9 @@ from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, ref
 from capabilities.contract.asking import MAX_HOURS, USUAL_HOURS
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.models import ApprovalRule, AskWhen
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 EVERY = "Empty: every one."
 

@@ -16,8 +16,8 @@ from capabilities.contract.asking import AskedCall, AskRule
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit
 from capabilities.running.kinds.effective import effective_arguments
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: In this order they are asked; the first that means a call counts.
 ORDER = ("priority", "name")

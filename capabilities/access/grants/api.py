@@ -16,9 +16,9 @@ from capabilities.access.grants.writes import MAX_REASON, GrantContent, give_gra
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Effect, Grant
-from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page, uuid_parameter
+from toolhub.tenants.rest.api import api_member, checked, paged, unknown
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page, uuid_parameter
 
 
 class GrantOut(serializers.Serializer[Grant]):

@@ -10,8 +10,8 @@ from django.http import Http404
 
 from capabilities.models import Grant, Tool
 from capabilities.models.permissions import in_force
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 GRANTS_A_PAGE = 50
 

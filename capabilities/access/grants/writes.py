@@ -20,7 +20,7 @@ from capabilities.models import Category, Effect, Grant, Tool
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 MAX_REASON = 2_000
 #: Grants whose end one sweep puts on record.

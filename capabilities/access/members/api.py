@@ -12,10 +12,9 @@ from rest_framework.views import APIView
 
 from capabilities.access.members.queries import roles_of_member
 from capabilities.access.members.registry import MyTool, my_tools
-from toolhub.tenants.api import api_member
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import (
+from toolhub.tenants.rest.api import api_member
+from toolhub.tenants.rest.paging import (
     MAX_PAGE,
     PAGE_PARAMETERS,
     integer_parameter,
@@ -23,6 +22,7 @@ from toolhub.tenants.paging import (
     read_cursor,
     write_cursor,
 )
+from toolhub.tenants.rows.keyset import PAGE
 
 
 class RegistryToolOut(serializers.Serializer[MyTool]):

@@ -12,8 +12,8 @@ from django.http import Http404
 from capabilities.choosing.pipeline.permissions import members_permitted, permissions_of, tool_key
 from capabilities.contract.permission import Permission
 from capabilities.models import Grant, Role, RoleMembership, Tool
-from toolhub.tenants.keyset import Keyset, Page, page_of_sorted
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import Keyset, Page, page_of_sorted
 
 #: Each has a form of its own on the page.
 TOOLS_A_PAGE = 25

@@ -29,9 +29,9 @@ from capabilities.common.dry_run import with_dry_run
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.contract.policy import MAX_PATTERNS
 from capabilities.models import Policy, PolicyProfile, Provider
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 #: Each may hold 600 patterns.
 AT_ONCE = 20

@@ -15,8 +15,8 @@ from capabilities.choosing.pipeline.policies import rules_of
 from capabilities.common.memory import Memory
 from capabilities.contract.policy import PolicyTool, Rule, lists_without_tools, unknown_patterns
 from capabilities.models import Policy, PolicyProfile, Provider
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Organisation
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 
 def shown_policies() -> QuerySet[Policy]:

@@ -45,7 +45,7 @@ from capabilities.models import Agent, PolicyProfile, Provider
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
-from toolhub.tenants.places import MAX_PLACE
+from toolhub.tenants.rows.cursors import MAX_PLACE
 
 
 @require_GET

@@ -25,9 +25,9 @@ from capabilities.access.requests.writes import (
 )
 from capabilities.common.api import refusals
 from capabilities.models import GrantRequest, RequestStatus
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Access, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class GrantRequestOut(serializers.Serializer[GrantRequest]):

@@ -11,8 +11,8 @@ from django.http import Http404
 
 from capabilities.models import GrantRequest, RequestStatus, Tool
 from toolhub.tenants.authority import higher_than
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 REQUESTS_A_PAGE = 50
 #: Requests that wait for one who may decide them, the oldest first.

@@ -18,9 +18,9 @@ from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import GrantRequest
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.keyset import PageBounds
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.rows.keyset import PageBounds
 
 
 @require_http_methods(["GET", "POST"])

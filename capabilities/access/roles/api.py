@@ -27,9 +27,9 @@ from capabilities.access.roles.writes import (
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Effect, Role, RoleMode, RoleRule
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 #: Each may have thousands of rules.
 ROLES_AT_ONCE = 10

@@ -12,7 +12,7 @@ from django.http import QueryDict
 from capabilities.access.roles.writes import RoleContent, Rule
 from capabilities.common.names_field import ShortNameField
 from capabilities.models import Effect, Role, RoleMode
-from toolhub.tenants.public_ids import public_id_of
+from toolhub.tenants.rows.public_ids import public_id_of
 
 
 class RoleForm(forms.Form):

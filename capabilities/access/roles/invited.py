@@ -16,8 +16,8 @@ from capabilities.common.rights import may_administer
 from capabilities.models import InvitationRole, Role
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import ASK_AN_ADMIN, named, why_not_of
-from toolhub.tenants.members.writes import Forbidden, MemberRefused
 from toolhub.tenants.models import Access, Invitation, Membership, Right
+from toolhub.tenants.people.writes import Forbidden, MemberRefused
 
 
 def offered_roles(member: Membership) -> Sequence[tuple[str, str]]:

@@ -44,9 +44,9 @@ from capabilities.models import (
     RoutingMode,
     ToolsMode,
 )
-from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged, unknown
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class AgentOut(CallsOut):

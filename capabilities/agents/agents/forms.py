@@ -40,7 +40,7 @@ from capabilities.models import (
     RoutingMode,
     ToolsMode,
 )
-from toolhub.tenants.members.forms import PublicIdField
+from toolhub.tenants.people.forms import PublicIdField
 
 FIELDS = (
     "name",

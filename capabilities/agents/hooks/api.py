@@ -24,9 +24,9 @@ from capabilities.agents.hooks.writes import (
 from capabilities.common.api import checked_part, refusals
 from capabilities.contract.hooks import ACTIONS, FIELDS, OnError, Phase
 from capabilities.models import Hook
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 WHEN = (
     "All that is said must hold, of each list one is enough: `agents` and `providers` (short names), `members` (ids), "

@@ -13,8 +13,8 @@ from django.http import Http404
 from capabilities.common.memory import Memory
 from capabilities.contract.hooks import ACTIONS, HookSpec, MalformedHook, hook_from, in_order, normalised
 from capabilities.models import Agent, Hook, Provider
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Access, Membership
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 _active: Memory[tuple[HookSpec, ...]] = Memory(64)
 

@@ -26,9 +26,9 @@ from capabilities.agents.runtime_config.writes import LayerOf, clear_runtime_con
 from capabilities.common.api import refusals
 from capabilities.contract.knobs import SHARED_KNOBS, plain
 from capabilities.models import RuntimeConfig, RuntimeLayer
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, only_parameters, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, only_parameters, page
 
 NAMED = ("agent", "provider", "toolkit")
 PARAMETERS = [

@@ -19,9 +19,9 @@ from capabilities.agents.sharing.queries import BROKEN, GOOD, synced_files
 from capabilities.catalogue.imports.queries import import_or_404
 from capabilities.common.api import refusals
 from capabilities.models import SyncedFile, Toolkit
-from toolhub.tenants.api import ErrorOut, api_member, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 STATE = OpenApiParameter("state", str, enum=[BROKEN, GOOD], description="Only broken files, or only those in step.")
 

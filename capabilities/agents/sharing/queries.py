@@ -11,8 +11,8 @@ from django.http import Http404
 from capabilities.agents.sharing.imported_toolkits import imported_toolkit
 from capabilities.common.visible import visible_parts
 from capabilities.models import HelperModule, HelperVersion, SyncedFile, ToolImport, Toolkit
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 ORDER = ("folder", "path", "pk")
 #: What a file can be looked for by.

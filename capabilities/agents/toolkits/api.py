@@ -31,9 +31,9 @@ from capabilities.agents.toolkits.writes import (
 from capabilities.common.api import checked_part, refusals
 from capabilities.common.dry_run import with_dry_run
 from capabilities.models import Toolkit
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 #: Each may hold a thousand tools.
 TOOLKITS_AT_ONCE = 10

@@ -22,10 +22,10 @@ from capabilities.assistant.records.own import owner_of, remove_row
 from capabilities.assistant.records.queries import matching, row_or_404, rows_of
 from capabilities.common.api import checked_part
 from capabilities.contract.context import ToolError
-from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Access, Membership, Scope
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.api import api_member, checked, paged, unknown
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.wire import Refused
 
 
 @contextmanager

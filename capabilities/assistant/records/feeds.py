@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from capabilities.assistant.records.calendar_feed import BEHIND, feed_text
 from capabilities.models import CalendarEvent, CalendarFeed
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 #: Bytes of a secret; and characters of one that is looked up at all.
 SECRET_BYTES = 32

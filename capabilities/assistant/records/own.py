@@ -14,8 +14,8 @@ from django.utils import timezone
 from capabilities.assistant.records.names import name_and_key
 from capabilities.contract.context import ToolError
 from capabilities.models.numbered import NamedRow, Owner
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.guarded import TenantModel
 
 Row = TypeVar("Row", bound=TenantModel)
 Named = TypeVar("Named", bound=NamedRow)

@@ -21,9 +21,9 @@ from capabilities.assistant.records.queries import count_rows, matching, row_or_
 from capabilities.contract.context import ToolError
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.addresses import ListAddress
-from toolhub.tenants.keyset import Keyset
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.rows.keyset import Keyset
 
 #: The tab behind the others: every row.
 ALL = State("all", "All", Q())

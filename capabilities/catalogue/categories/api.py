@@ -21,9 +21,9 @@ from capabilities.catalogue.categories.writes import (
 )
 from capabilities.common.api import checked_part, refusals
 from capabilities.models import Category
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import (
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import (
     PAGE_PARAMETERS,
     page,
 )

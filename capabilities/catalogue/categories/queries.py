@@ -9,7 +9,7 @@ from django.db.models import Count, Q, Sum
 from django.http import Http404
 
 from capabilities.models import Category, Tool
-from toolhub.tenants.keyset import Keyset, Page
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 
 @dataclass(frozen=True)

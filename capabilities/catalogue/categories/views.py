@@ -13,9 +13,9 @@ from capabilities.catalogue.categories.writes import create_category, delete_cat
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.rows.keyset import PAGE
 
 
 @require_GET

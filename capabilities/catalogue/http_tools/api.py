@@ -33,8 +33,8 @@ from capabilities.common.rights import require
 from capabilities.contract.knobs import KNOBS
 from capabilities.contract.trust import IN_UNTRUSTED
 from capabilities.models import Tool, VersionStatus
-from toolhub.tenants.api import api_member, checked
 from toolhub.tenants.models import Right
+from toolhub.tenants.rest.api import api_member, checked
 
 IMPLEMENTATION = (
     'What is sent: `method`, `url` (`{name}` in its path is an argument), `arguments` (`{name: {"in": path, query, '

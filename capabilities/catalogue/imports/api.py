@@ -49,9 +49,9 @@ from capabilities.models import (
     StoredCredential,
     ToolImport,
 )
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 #: Definitions that one decision names.
 MAX_NAMED = 2_000

@@ -29,9 +29,9 @@ from capabilities.models import (
     ToolImport,
     ToolVersion,
 )
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.public_ids import public_id_of
+from toolhub.tenants.rows.keyset import Keyset, Page
+from toolhub.tenants.rows.public_ids import public_id_of
 
 #: Groups that the filter of a page lists.
 MAX_GROUPS = 200

@@ -20,7 +20,7 @@ from capabilities.contract.wire import sha256_hex
 from capabilities.models import UNDECIDED, ImportStatus, ToolImport
 from capabilities.running.egress import EgressError
 from toolhub.tenants.models import Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
 

@@ -36,9 +36,9 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import require
 from capabilities.models import Category, Tool, ToolTestCase, ToolVersion, VersionStatus
 from capabilities.running.sandbox import MAX_CODE, RUNTIMES
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Organisation, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class PythonContentIn(serializers.Serializer[Any]):

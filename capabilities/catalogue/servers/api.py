@@ -26,9 +26,9 @@ from capabilities.common.api import checked_part, refusals
 from capabilities.models import McpServer, Transport
 from capabilities.running.mcp_client.limits import CONNECT_SECONDS, MOST_CONNECT_SECONDS
 from capabilities.running.mcp_client.protocol import VERSIONS
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class ServerIn(serializers.Serializer[Any]):

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from capabilities.common.moments import from_now
 from capabilities.models import McpServer
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 #: Seconds that a server is one worker's to listen to, unless it is renewed.
 LEASE_SECONDS = 60.0

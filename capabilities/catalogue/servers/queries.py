@@ -24,8 +24,8 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Organisation, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Imports of a server that its page lists, newest first.
 IMPORTS_SHOWN = 5

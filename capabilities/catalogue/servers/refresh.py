@@ -60,7 +60,7 @@ from capabilities.running.mcp_client.limits import MOST_CONNECT_SECONDS
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import hold_organisation
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 logger = logging.getLogger(__name__)
 

@@ -34,10 +34,9 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.language_models.providers.refused_tools import refusal_or_404, shown_refusals, try_again
 from capabilities.models import Agent, Category, Tool, ToolRefusal
 from capabilities.running.services.writes import is_ready, tool_scope
-from toolhub.tenants.api import api_member, checked, paged, unknown
-from toolhub.tenants.keyset import PAGE, Keyset
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import (
+from toolhub.tenants.rest.api import api_member, checked, paged, unknown
+from toolhub.tenants.rest.paging import (
     MAX_PAGE,
     PAGE_PARAMETERS,
     begun,
@@ -45,6 +44,7 @@ from toolhub.tenants.paging import (
     integer_parameter,
     only_parameters,
 )
+from toolhub.tenants.rows.keyset import PAGE, Keyset
 
 M = TypeVar("M", bound=Model)
 SORTS = ("name", "tokens")

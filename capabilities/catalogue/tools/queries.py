@@ -27,8 +27,8 @@ from capabilities.models import (
     VersionStatus,
 )
 from capabilities.running.services.writes import is_ready, tool_scope
-from toolhub.tenants.keyset import PAGE, Page
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import PAGE, Page
 
 #: Versions of a tool that its page lists, newest first.
 VERSIONS_SHOWN = 50

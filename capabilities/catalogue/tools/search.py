@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 
 from capabilities.choosing.pipeline.tool_index import search_names
 from capabilities.models import Tool
-from toolhub.tenants.keyset import PAGE, Keyset, Page, page_of_sorted
+from toolhub.tenants.rows.keyset import PAGE, Keyset, Page, page_of_sorted
 
 #: Tools that are found, up to which the database is asked for them by name.
 MOST_NAMED = 1_000

@@ -25,9 +25,9 @@ from capabilities.catalogue.versions.writes import (
 from capabilities.common.api import refusals
 from capabilities.contract.trust import IN_UNTRUSTED
 from capabilities.models import MAX_QUARANTINE, Tool, ToolVersion, VersionStatus
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Membership, Right, Scope
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class ToolVersionOut(serializers.Serializer[ToolVersion]):

@@ -17,8 +17,8 @@ from capabilities.common.visible import marked
 from capabilities.contract.context import ToolError
 from capabilities.contract.versions import Line, Piece, SchemaChange, is_breaking
 from capabilities.models import HelperVersion, Tool, ToolVersion, VersionStatus
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 V = TypeVar("V", ToolVersion, HelperVersion)
 #: The badge counts to one more than this.

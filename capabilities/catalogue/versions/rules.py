@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from capabilities.catalogue.tools.writes import KNOBS, Definition, definition_of
 from capabilities.common.rights import may_administer
 from capabilities.models import HelperVersion, Tool, ToolKind, ToolVersion, VersionStatus
-from toolhub.tenants.members.linked_accounts import linked_members
+from toolhub.tenants.identity.linked_accounts import linked_members
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 
 #: What of a version is words for models and people, and changes nothing of what a call does.

@@ -17,7 +17,7 @@ from capabilities.contract.permission import OPENING, Decision, Permission, Perm
 from capabilities.contract.spec import is_meta_tool
 from capabilities.models import Effect, Grant, Policy, Role, RoleMembership, RoleRule, Tool
 from toolhub.tenants.models import EVERYWHERE, NOWHERE, Access, AdminRight, Membership, Reach, Right
-from toolhub.tenants.statements import Select, param
+from toolhub.tenants.rows.statements import Select, param
 
 
 @dataclass(frozen=True)

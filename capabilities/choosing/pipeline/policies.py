@@ -10,7 +10,7 @@ from capabilities.choosing.pipeline.permissions import MemberPermissions
 from capabilities.common.memory import Memory
 from capabilities.contract.policy import Layer, PolicyRules, PolicyTool, Profile, ToolRuling, profile_from, rules_from
 from capabilities.models import Policy, PolicyProfile
-from toolhub.tenants.scope import current_scope
+from toolhub.tenants.rows.scope import current_scope
 
 ORGANISATION_TITLE = "the organisation’s policy"
 

@@ -14,7 +14,7 @@ from capabilities.choosing.routing.tool_search import names_found
 from capabilities.common.memory import Memory
 from capabilities.models import Tool
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import current_scope
+from toolhub.tenants.rows.scope import current_scope
 
 #: By organisation and registry version, and by content: few, for one of ten thousand tools takes some 30 MB.
 _read: Memory[Index] = Memory(16)

@@ -33,9 +33,9 @@ from capabilities.language_models.prices.writes import (
 from capabilities.language_models.providers.prices import PriceInForce
 from capabilities.language_models.providers.queries import models_by_name
 from capabilities.models import LanguageModel, ModelPrice
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 PER_MILLION = "US dollars for a million tokens."
 

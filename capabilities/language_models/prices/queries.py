@@ -23,7 +23,7 @@ from capabilities.language_models.providers.prices import (
 from capabilities.language_models.providers.queries import models_by_name
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import LanguageModel, ModelPrice
-from toolhub.tenants.keyset import Keyset, Page
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 ORDER = ("provider__name", "name", "pk")
 

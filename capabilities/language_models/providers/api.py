@@ -37,9 +37,9 @@ from capabilities.language_models.providers.writes import (
     save_provider,
 )
 from capabilities.models import AUTO, DIALECT_SETTINGS, LanguageModel, Provider
-from toolhub.tenants.api import api_member, checked, paged, unknown
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged, unknown
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 MAX_KEY = 1_000
 BLANK_DIALECT = "Empty: the setting of its provider."

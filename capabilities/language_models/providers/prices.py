@@ -22,7 +22,7 @@ from capabilities.contract.pricing import PricedUse, Prices, Tier
 from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.language_models.providers.vendors import OTHER
 from capabilities.models import ModelPrice
-from toolhub.tenants.scope import current_scope
+from toolhub.tenants.rows.scope import current_scope
 
 if TYPE_CHECKING:
     from genai_prices import types as genai

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from capabilities.agents.sharing.agents_file import FileRefused, apply_file
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 SIGNS = {"new": "+", "changed": "~", "unchanged": "="}
 

@@ -19,7 +19,7 @@ from capabilities.starter import FirstAdmin, add_new_starters, create_organisati
 from toolhub.refusal import refuse
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Organisation, User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 FIRST_START = """
   toolhub is set up. Keep these, they are shown only now:

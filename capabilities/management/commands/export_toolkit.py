@@ -11,7 +11,7 @@ from capabilities.agents.sharing.exports import export_toolkit
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Toolkit
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 class Command(BaseCommand):

@@ -10,10 +10,10 @@ from django.db import transaction
 
 from capabilities.assistant.records.feeds import remove_feed
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.members.account import hand_back
-from toolhub.tenants.members.writes import MemberRefused
+from toolhub.tenants.identity.account import hand_back
 from toolhub.tenants.models import User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import MemberRefused
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 class Command(BaseCommand):

@@ -15,7 +15,7 @@ from capabilities.catalogue.imports.writes import MAX_FILE, start_import
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import OPEN_IMPORTS, ImportSource, ImportStatus, ToolImport
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: Seconds between looks at an import that a worker took first.
 LOOK_EVERY = 0.5

@@ -13,7 +13,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
 from capabilities.common.secrets import EncryptedTextField, cipher
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 
 class Command(BaseCommand):

@@ -15,7 +15,7 @@ from watchfiles import watch
 from capabilities.agents.sharing.sync import Folder, Synced, sync_folder
 from capabilities.models import Category
 from toolhub.tenants.models import Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: Milliseconds without a change before a folder is read: an editor writes a file in pieces.
 QUIET_MS = 300

@@ -41,9 +41,9 @@ from capabilities.running.credentials.writes import (
     set_secret,
     update_credential,
 )
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 SECRET = "By name: `token`; `user` and `password` for `basic`. It is never told again."
 #: Fields of the content that a body may have.

@@ -11,8 +11,8 @@ from django.db.models.functions import Coalesce
 from django.http import Http404
 
 from capabilities.models import CredentialScope, McpServer, SecretStatus, StoredCredential, StoredSecret, Tool
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Names of tools that a page lists.
 NAMED = 50

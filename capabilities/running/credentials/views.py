@@ -54,7 +54,7 @@ from capabilities.running.credentials.writes import (
 from toolhub.tenants.access import MemberRequest, member_or_404, membership_of_user
 from toolhub.tenants.models import Access, Membership, User
 from toolhub.tenants.pages import signed_in
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 def manager_or_404(request: MemberRequest) -> Membership:

@@ -30,7 +30,7 @@ from capabilities.running.egress.addresses import (
     plain_host,
 )
 from capabilities.running.egress.errors import EgressFailed, EgressRefused
-from toolhub.tenants.scope import current_scope, has_scope
+from toolhub.tenants.rows.scope import current_scope, has_scope
 
 logger = logging.getLogger(__name__)
 

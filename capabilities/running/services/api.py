@@ -19,9 +19,9 @@ from capabilities.running.services.writes import (
     shown_service_or_404,
     shown_services,
 )
-from toolhub.tenants.api import api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import only_parameters
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import only_parameters
 
 
 class ServiceFieldOut(serializers.Serializer[Any]):

@@ -9,7 +9,7 @@ from sessions.access import may_write
 from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus
 from sessions.turns.asked import is_tool_run
 from toolhub.tenants.authority import higher_than, named, why_not_to
-from toolhub.tenants.members.linked_accounts import linked_members
+from toolhub.tenants.identity.linked_accounts import linked_members
 from toolhub.tenants.models import EVERY_CATEGORY, Access, Membership, Right
 
 

@@ -38,10 +38,10 @@ from sessions.asking.approvals.writes import (
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent
 from sessions.turns.asked import ACCEPT, CANCEL, DECLINE
 from sessions.turns.fencing import Conflict
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Membership, Scope
-from toolhub.tenants.paging import PAGE_PARAMETERS, page, uuid_parameter
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page, uuid_parameter
+from toolhub.tenants.rest.wire import Refused
 
 #: How an approval is remembered.
 NOT, SESSION, HOURS = "no", "session", "hours"

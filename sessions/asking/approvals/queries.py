@@ -11,8 +11,8 @@ from capabilities.catalogue.versions.queries import count_waiting_for as version
 from sessions.access import own_session
 from sessions.asking.approvals.answering import answerable_by
 from sessions.models import Approval, ApprovalStatus, ChatSession, Consent, Turn
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: The badge counts to one more than this.
 COUNTED = 99

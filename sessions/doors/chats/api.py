@@ -26,12 +26,12 @@ from sessions.selection.active_tools import compute_definitions
 from sessions.selection.loading.api import AGENT_PARAMETER, agent_of
 from sessions.selection.queries import new_session
 from sessions.turns import accepting, ledger
-from toolhub.tenants.api import MAX_KEY, ErrorOut, api_member, checked, idempotency_key, paged, unknown
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
-from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters, page
-from toolhub.tenants.statements import Select, param
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.api import MAX_KEY, ErrorOut, api_member, checked, idempotency_key, paged, unknown
+from toolhub.tenants.rest.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters, page
+from toolhub.tenants.rest.wire import Refused
+from toolhub.tenants.rows.keyset import PAGE
+from toolhub.tenants.rows.statements import Select, param
 
 
 class SessionIn(serializers.Serializer[Any]):

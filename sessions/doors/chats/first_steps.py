@@ -8,8 +8,8 @@ from django.db.models import Count, Exists, OuterRef, Subquery
 
 from capabilities.models import Agent, Provider
 from sessions.models import BY_MEMBERS, KEPT, ChatSession, TurnStatus
-from toolhub.tenants.members.invitations import open_invitations
 from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.people.invitations import open_invitations
 
 
 @dataclass(frozen=True)

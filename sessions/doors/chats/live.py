@@ -27,9 +27,9 @@ from sessions.doors.chats.stream_limits import STILL_HERE, Pulse
 from sessions.models import Turn
 from sessions.turns.events import Delta, watch
 from toolhub.tenants.access import MemberRequest, membership_of_user
-from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import Membership, User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.connections import give_back_connection
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @dataclass

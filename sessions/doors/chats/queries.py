@@ -37,8 +37,8 @@ from sessions.models import (
     TurnEvent,
 )
 from sessions.turns.ledger import first_open_seq
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import ApiToken, Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Characters of a call's arguments or result that a page shows before "Show all".
 SHOWN_CHARS = 1_500

@@ -20,9 +20,9 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from sessions.models import ChatSession
-from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import AdminRight, ApiToken, Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.connections import give_back_connection
+from toolhub.tenants.rows.scope import system_scope
 
 #: Seconds between two looks.
 CHECK_EVERY = 2.0

@@ -30,14 +30,14 @@ from sessions.models import Approval, ApprovalKind, ApprovalStatus, Door, Step, 
 from sessions.turns import ledger
 from sessions.turns.asked import ADDRESS
 from sessions.turns.events import Delta, Event, watch
-from toolhub.tenants.api import AnyAccept, ErrorOut, api_member, paged
-from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.middleware import token_of
 from toolhub.tenants.models import ApiToken, Membership, Scope
-from toolhub.tenants.money import dollars
-from toolhub.tenants.paging import PAGE_PARAMETERS, integer_parameter, only_parameters, page
-from toolhub.tenants.scope import organisation_scope
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.api import AnyAccept, ErrorOut, api_member, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, integer_parameter, only_parameters, page
+from toolhub.tenants.rest.wire import Refused
+from toolhub.tenants.rows.connections import give_back_connection
+from toolhub.tenants.rows.money import dollars
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: The id of an event, or of a piece of text: the event that it is written behind, and where it ends.
 SEEN = re.compile(r"(?P<event>\d{1,9})(?:\.(?P<read>\d{1,9}))?", re.ASCII)

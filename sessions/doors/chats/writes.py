@@ -31,8 +31,8 @@ from sessions.turns.spending import release_of_session
 from sessions.turns.sweeping import Backoff, each_item
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
-from toolhub.tenants.statements import Insert
+from toolhub.tenants.rows.scope import system_scope
+from toolhub.tenants.rows.statements import Insert
 
 #: Deleted sessions whose rows one sweep removes.
 AT_ONCE = 20

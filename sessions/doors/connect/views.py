@@ -12,9 +12,9 @@ from sessions.doors.connect.clients import CLIENTS, SCOPES, Protocol
 from sessions.doors.connect.forms import ClientTokenForm, TargetForm, client_asked_for
 from sessions.doors.connect.queries import agent_targets, toolkit_targets
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.members.writes import MemberRefused
 from toolhub.tenants.models import Access
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.people.writes import MemberRefused
 from toolhub.tenants.tokens.writes import issue_own_token
 
 

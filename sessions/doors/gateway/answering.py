@@ -22,7 +22,7 @@ from sessions.doors.gateway.errors import error_body, error_of_turn, of_turn
 from sessions.doors.gateway.following import BETWEEN, Break, Followed, Outcome, Quiet, Text, follow
 from sessions.models import Turn
 from toolhub.tenants.later import LaterResponse
-from toolhub.tenants.trouble import CODE, MESSAGE, RETRY_AFTER, is_database_trouble
+from toolhub.tenants.rows.trouble import CODE, MESSAGE, RETRY_AFTER, is_database_trouble
 
 logger = logging.getLogger(__name__)
 

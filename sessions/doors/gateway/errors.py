@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from sessions.models import Turn, TurnStatus
 from sessions.turns.fencing import RETRY_AFTER
-from toolhub.tenants.api import error_response
+from toolhub.tenants.rest.api import error_response
 
 INVALID = "invalid_request_error"
 #: Clients tell their users the message alone.

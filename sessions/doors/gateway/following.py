@@ -28,10 +28,10 @@ from sessions.models import (
 from sessions.turns import ledger
 from sessions.turns.events import Delta, Event, watch
 from toolhub.tenants.access import usable_tokens
-from toolhub.tenants.connections import give_back_connection
 from toolhub.tenants.models import ApiToken
-from toolhub.tenants.scope import organisation_scope, system_scope
-from toolhub.tenants.statements import Select, param
+from toolhub.tenants.rows.connections import give_back_connection
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.statements import Select, param
 
 logger = logging.getLogger(__name__)
 

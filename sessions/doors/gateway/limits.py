@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sessions.doors.chats.stream_limits import OpenStreams, StreamSlot, TooManyStreams
 from toolhub.tenants.models import ApiToken
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.wire import Refused
 
 #: Seconds after which a client that was refused may try again.
 TRY_AGAIN = 2

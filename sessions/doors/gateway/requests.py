@@ -41,7 +41,7 @@ from sessions.turns import accepting
 from sessions.turns.accepting import Accepted, ClientAsks
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.statements import Select, param
+from toolhub.tenants.rows.statements import Select, param
 
 #: Turns that a stored conversation is compared by, at most: a longer one counts as the client sends it.
 MAX_COMPARED = 500

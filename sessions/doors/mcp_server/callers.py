@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from capabilities.models import Agent
 from sessions.doors.chats.queries import agents_to_talk_to
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 T = TypeVar("T")
 #: Runs a function in a thread that may use the database, and returns what it returns.

@@ -28,7 +28,7 @@ from sessions.doors.mcp_server.callers import PREFIX, Caller, address_of
 from sessions.selection.loading.addresses import offered_to
 from sessions.turns.bell import REGISTRIES
 from toolhub.tenants.access import usable_tokens
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 logger = logging.getLogger(__name__)
 

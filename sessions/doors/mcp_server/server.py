@@ -59,7 +59,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 def caller_of(context: Context) -> Caller:
-    """Who makes this request, as `toolhub/mcp_door.py` found."""
+    """Who makes this request, as `toolhub/web/mcp_door.py` found."""
     assert context.request is not None
     caller: Caller = context.request.scope[CALLER]
     return caller
@@ -228,6 +228,6 @@ def _state_key(secret: str | bytes) -> bytes:
 def make_manager(most_bytes: int) -> StreamableHTTPSessionManager:
     """Serves the server over HTTP, bodies of so many bytes at most, without sessions of its own. It runs once.
 
-    Who asks, and under which name of this service, was checked before (`toolhub/mcp_door.py`).
+    Who asks, and under which name of this service, was checked before (`toolhub/web/mcp_door.py`).
     """
     return StreamableHTTPSessionManager(make_server(), stateless=True, max_request_body_size=most_bytes)

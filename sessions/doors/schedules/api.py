@@ -28,10 +28,10 @@ from sessions.doors.schedules.writes import (
     switch_schedule,
 )
 from sessions.models import Schedule
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Access, Membership, Scope
-from toolhub.tenants.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters
+from toolhub.tenants.rows.keyset import PAGE
 
 
 class ScheduleOut(serializers.Serializer[Any]):

@@ -25,7 +25,7 @@ from sessions.turns import accepting, ledger
 from sessions.turns.sweeping import Backoff, each_item, each_step
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 #: Rows of each kind that one sweep takes up.
 AT_ONCE = 100

@@ -26,8 +26,8 @@ from sessions.doors.schedules.periodic import next_moment
 from sessions.models import Schedule
 from toolhub.tenants.access import check_right
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.keyset import PAGE, Keyset, Page
 from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.rows.keyset import PAGE, Keyset, Page
 
 #: Schedules that a member may have.
 MOST = 20

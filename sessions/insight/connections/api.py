@@ -23,9 +23,9 @@ from sessions.insight.connections.writes import (
     request_server_test,
     request_service_test,
 )
-from toolhub.tenants.api import ErrorOut, api_member
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import only_parameters
+from toolhub.tenants.rest.api import ErrorOut, api_member
+from toolhub.tenants.rest.paging import only_parameters
 
 
 class CheckOut(serializers.Serializer[Any]):

@@ -47,7 +47,7 @@ from sessions.models import StepStatus
 from sessions.turns.fencing import from_now
 from toolhub.durations import duration
 from toolhub.tenants.models import Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 #: Seconds that a provider's list of models and the call of a test may take, and beyond them those in which a worker
 #: writes the result down.

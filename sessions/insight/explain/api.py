@@ -17,9 +17,9 @@ from capabilities.models import Category
 from sessions.insight.explain.reasons import STAGES, STATES, TOOLS_A_PAGE, Asked
 from sessions.insight.explain.remedies.ways import Change
 from sessions.insight.explain.why import MAX_MESSAGE, Explained, explain, subject_of
-from toolhub.tenants.api import ErrorOut, api_member, unknown
 from toolhub.tenants.models import Membership
-from toolhub.tenants.paging import (
+from toolhub.tenants.rest.api import ErrorOut, api_member, unknown
+from toolhub.tenants.rest.paging import (
     MAX_PAGE,
     PAGE_PARAMETERS,
     cursor_of,

@@ -35,8 +35,8 @@ from capabilities.running.services.writes import set_up_title
 from sessions.insight.explain.inputs import Inputs, read_inputs
 from sessions.models import ChatSession
 from sessions.selection.queries import new_session
-from toolhub.tenants.keyset import Page, page_of_sorted
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import Page, page_of_sorted
 
 #: Of each that is kept back, each remedy is tried.
 TOOLS_A_PAGE = 15

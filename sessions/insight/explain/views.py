@@ -29,7 +29,7 @@ from sessions.models import ChatSession
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
-from toolhub.tenants.places import MAX_PLACE
+from toolhub.tenants.rows.cursors import MAX_PLACE
 
 #: Sessions of the member that the page offers, the last used first.
 SESSIONS_OFFERED = 20

@@ -44,8 +44,8 @@ from sessions.loop.models.replies import Call
 from sessions.loop.python_hooks import python_of
 from sessions.models import OPEN_STATUSES, Step, StepKind, StepStatus, Turn
 from toolhub.bounded_json import load_json
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Access, Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Calls of one turn that are looked at, and characters of a text that are shown.
 MAX_CALLS = 50

@@ -16,7 +16,7 @@ from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
-from toolhub.tenants.public_ids import public_id_of
+from toolhub.tenants.rows.public_ids import public_id_of
 
 
 class TrialAddress(ListAddress):

@@ -17,8 +17,8 @@ from sessions.access import visible_to
 from sessions.insight.explain.why import Subject
 from sessions.models import FindingKind, RoutingFinding, Turn
 from sessions.selection.queries import Selection, new_session, selection_preview
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Reach
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Findings of a page of their own, and those that the page of keywords shows first.
 FINDINGS, LATEST = 50, 8

@@ -27,9 +27,9 @@ from sessions.insight.keywords.queries import (
     try_message,
 )
 from toolhub.tenants.access import MemberRequest, check_right, member_or_404
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.rows.keyset import PAGE
 
 
 @require_GET

@@ -13,7 +13,7 @@ from capabilities.models import Agent, Grant, Policy, Provider, Role, Toolkit
 from sessions.insight.previews.offers import OfferImpact, agents_under, agents_with, impact_of_offers
 from sessions.insight.previews.roles import Impact, impact_of_roles, impact_on
 from toolhub.tenants.models import Membership
-from toolhub.tenants.wire import DRY_RUN
+from toolhub.tenants.rest.wire import DRY_RUN
 
 
 def preview_of(

@@ -22,7 +22,7 @@ from sessions.loop.models.replies import Call
 from sessions.models import StepStatus, TrialRun, TrialStatus
 from sessions.turns.fencing import from_now
 from toolhub.tenants.models import Access
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 #: The window that a result is capped for: a small model's, so that nothing is hidden that a model would not see.
 CONTEXT_WINDOW = 32_000

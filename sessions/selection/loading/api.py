@@ -32,9 +32,9 @@ from sessions.selection.loading.queries import (
     sentence_of,
 )
 from sessions.selection.loading.writes import KINDS, By
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged, unknown
 from toolhub.tenants.models import Membership, Right, Scope
-from toolhub.tenants.paging import (
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged, unknown
+from toolhub.tenants.rest.paging import (
     PAGE_PARAMETERS,
     integer_parameter,
     no_such_cursor,
@@ -43,7 +43,7 @@ from toolhub.tenants.paging import (
     read_cursor,
     write_cursor,
 )
-from toolhub.tenants.wire import Refused
+from toolhub.tenants.rest.wire import Refused
 
 KIND_PARAMETER = OpenApiParameter(
     "kind", str, description="Which, where a toolkit and a category of this name are loaded.", enum=KINDS

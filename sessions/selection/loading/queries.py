@@ -20,8 +20,8 @@ from sessions.selection.loading import writes as loading
 from sessions.selection.loading.loadable import LoadInputs, LoadResult, LoadTarget, reading_of
 from sessions.selection.loading.writes import By
 from sessions.selection.queries import Selection, meta_tools, searches_for, selected
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Names that a sentence tells of a list.
 NAMES_TOLD = 20

@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from sessions.models import BUCKETS, OPEN_STATUSES, ApprovalKind
 from sessions.usage.metrics import queries
 from sessions.usage.metrics.queries import Rows
-from toolhub.tenants.money import NANO
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.money import NANO
+from toolhub.tenants.rows.scope import system_scope
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from sessions.turns.sweeping import Backoff, each_item, raise_if_disconnected
 from sessions.usage.rollups.learning import learn_from
 from sessions.usage.rollups.reading import Batch, read_batch
 from sessions.usage.rollups.summing import MAX_MEMBER_NAME, HourKey, ToolKey, TurnSums, merged, sums_of
-from toolhub.tenants.scope import organisation_scope, system_scope
-from toolhub.tenants.sums import add_to_sums
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.sums import add_to_sums
 
 #: Turns that one sweep adds, and turns of one organisation that are added together.
 AT_ONCE = 200

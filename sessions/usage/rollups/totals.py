@@ -14,7 +14,7 @@ from capabilities.models import ToolKind
 from capabilities.running.registry import registry
 from sessions.models import BUCKETS, ModelTotal, Step, StepStatus, ToolTotal, Turn, TurnTotal
 from sessions.usage.rollups.reading import SentTool
-from toolhub.tenants.sums import add_to_sums
+from toolhub.tenants.rows.sums import add_to_sums
 
 #: In place of a name that somebody chose, or that nobody knows any more.
 OTHER = "other"

@@ -15,7 +15,7 @@ from capabilities.models import Grant, Tool
 from sessions.doors.schedules.periodic import lapse_grants
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from capabilities.choosing.pipeline.permissions import permissions_of
 from capabilities.models import Category, Grant, Role, RoleMembership, RoleRule, Tool
 from tests.cast import make_category, make_role, make_tool
 from tests.rest import Rest
-from toolhub.tenants.members.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer
-from toolhub.tenants.members.writes import Forbidden
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Invitation, Membership, Organisation, Right
+from toolhub.tenants.people.invitations import Newcomer, invitation_by_secret, invite, join_as, join_as_newcomer
+from toolhub.tenants.people.writes import Forbidden
 
 pytestmark = pytest.mark.django_db
 

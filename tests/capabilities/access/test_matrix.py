@@ -14,7 +14,7 @@ from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
 from capabilities.models import Role, RoleMembership, RoleRule, Tool
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

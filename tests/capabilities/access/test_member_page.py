@@ -16,7 +16,7 @@ from capabilities.models import Grant, Role, RoleMembership, RoleRule, Tool
 from tests.capabilities.access.test_member_tools import text_of
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from capabilities.access.members.queries import CATEGORIES_SHOWN, GRANTS_SHOWN
 from capabilities.models import Grant, Role, RoleMembership, RoleRule, Tool
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

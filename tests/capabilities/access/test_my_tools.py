@@ -14,7 +14,7 @@ from capabilities.models import Category, Effect, Grant, Tool, ToolVersion
 from tests.cast import make_category, make_meta_tools, make_role, make_tool
 from tests.rest import Rest
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

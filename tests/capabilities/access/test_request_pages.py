@@ -21,7 +21,7 @@ from sessions.doors.schedules.periodic import lapse_grants
 from tests.capabilities.test_pages import text_of
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ACME = "/o/acme/"
 REQUESTS = f"{ACME}access-requests/"

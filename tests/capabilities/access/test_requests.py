@@ -26,7 +26,7 @@ from tests.cast import make_category, make_member, make_role, make_tool
 from tests.rest import Rest
 from tests.threads import at_once
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

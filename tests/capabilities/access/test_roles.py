@@ -20,7 +20,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.models import Effect, Role, RoleMembership, RoleMode, RoleRule, Tool
 from tests.cast import make_category, make_member, make_role, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 WEB = Rule("allow", category="web")
 NO_POST = Rule("deny", tool="http_post")

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from tests.cast import make_category, make_tool
-from toolhub.tenants.keyset import PAGE
 from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.rows.keyset import PAGE
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from capabilities.models import LanguageModel, Tool, ToolRefusal
 from tests.cast import make_agent, make_tool
 from tests.rest import Rest
 from toolhub.tenants.models import AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

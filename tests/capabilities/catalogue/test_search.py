@@ -30,8 +30,8 @@ from tests.cast import (
 from tests.rest import Rest
 from tests.sessions.doors.chats.test_views import add_step
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.places import sealed_place
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.cursors import sealed_place
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

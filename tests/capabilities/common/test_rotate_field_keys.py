@@ -13,7 +13,7 @@ from capabilities.management.commands.rotate_field_keys import encrypted_fields
 from capabilities.models import Provider, StoredCredential, StoredSecret
 from tests.capabilities.running.credentials.test_signing import make_credential, make_secret
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

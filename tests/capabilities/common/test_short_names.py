@@ -13,7 +13,7 @@ from capabilities.models import Agent, Category, Provider, Role
 from tests.cast import make_agent, make_role
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 ACME = "/o/acme/"

@@ -12,7 +12,7 @@ from tests.cast import make_agent, make_role, make_session
 from tests.rest import Rest
 from tests.sessions.budgets.test_views import a_budget, a_period
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = pytest.mark.django_db
 

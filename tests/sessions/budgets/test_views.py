@@ -16,8 +16,8 @@ from sessions.models import Budget, BudgetPeriod, TurnStatus
 from tests.cast import make_agent, make_member, make_role, make_session, make_turn
 from tests.sessions.budgets.test_writes import make_budget, make_period
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.money import NANO
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.money import NANO
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

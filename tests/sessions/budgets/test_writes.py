@@ -29,8 +29,8 @@ from sessions.budgets.writes import (
 from sessions.models import Budget, BudgetPeriod, Measure, Window
 from tests.cast import make_agent, make_member, make_role, make_session, make_turn
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.money import NANO
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.money import NANO
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

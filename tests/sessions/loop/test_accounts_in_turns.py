@@ -30,7 +30,7 @@ from tests.sessions.asking.approvals.test_call_waits import answer, asked_of, er
 from tests.sessions.run_turns import run, tool_steps_of, work
 from tests.sessions.steps import reread
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -58,7 +58,7 @@ from tests.sessions.run_turns import a_model, accept, check_request, run, steps_
 from tests.sessions.steps import expire_lease
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

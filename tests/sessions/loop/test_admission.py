@@ -15,7 +15,7 @@ from sessions.turns.fencing import QueueFull
 from sessions.turns.held import Held, Reason
 from tests.sessions.run_turns import accept, steps_of
 from tests.sessions.steps import change, claimed, reread
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -15,7 +15,7 @@ from sessions.models import ChatSession, StepKind, Turn, TurnEvent, TurnStatus
 from tests import vendors
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import check_request, events_of, run, steps_of
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,7 +14,7 @@ from sessions.models import ChatSession, Step, StepKind, Turn, TurnStatus
 from tests.rest import Rest
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

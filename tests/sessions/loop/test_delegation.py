@@ -41,7 +41,7 @@ from tests.sessions.run_turns import accept, check_request, events_of, steps_of,
 from tests.sessions.steps import change, expire_lease, reread
 from tests.threads import at_once
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -27,7 +27,7 @@ from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import accept, check_request, events_of, run, steps_of
 from tests.sessions.steps import accepted, claimed, expire_lease, reread
 from tests.valkey import valkey
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 __all__ = ["valkey"]
 

@@ -30,7 +30,7 @@ from tests.cast import make_category, make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import check_text, run, tool_steps_of
 from toolhub.tenants.models import Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 CONTEXT = ToolContext(
     organisation_id=1, membership_id=1, agent="starter", workspace=Path("workspace"), now=timezone.now, timeout=5.0

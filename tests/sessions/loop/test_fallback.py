@@ -13,7 +13,7 @@ from capabilities.models import Agent, LanguageModel, Policy, Provider
 from sessions.models import ChatSession, StepKind, TurnEvent, TurnStatus
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import check_request, events_of, run, steps_of, tool_steps_of
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

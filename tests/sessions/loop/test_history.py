@@ -33,7 +33,7 @@ from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import a_model, as_claimed, check_request, events_of, run
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 def talk_of(turn: Turn, *, tool_tokens: int) -> Conversation:

@@ -25,7 +25,7 @@ from tests.sessions.installed import install
 from tests.sessions.loop.test_fallback import NO_CREDIT
 from tests.sessions.run_turns import accept, events_of, run, tool_steps_of, work
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -17,7 +17,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loop.test_hooks import payloads
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MERGE = {"action": "merge_input", "settings": {"mode": "set", "values": {"title": "changed"}}}

@@ -19,7 +19,7 @@ from tests.scripted_openai import Json, Reply, Say, ScriptedOpenAI, call
 from tests.sessions.loop.test_loop import built_in
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 WHY = "It sends mail twice. Use the web form until Monday."
 DENIED = "Access denied: the tool was switched off: It sends mail twice. Use the web form until Monday."

@@ -34,7 +34,7 @@ from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import run, tool_steps_of
 from tests.sessions.trials import run_trial
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -30,7 +30,7 @@ from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, check_request, events_of, run, steps_of, tool_steps_of, work
 from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Access
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -22,7 +22,7 @@ from sessions.models import ChatSession, StepKind, StepStatus, Turn, TurnStatus
 from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, Script, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import check_request, check_text, run, steps_of, tool_steps_of
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -23,7 +23,7 @@ from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import accept, run, tool_steps_of, work
 from tests.sessions.steps import reread
 from toolhub.tenants.models import Access, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from sessions.models import ChatSession, StepStatus, TurnStatus
 from sessions.turns import accepting, ledger
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of, work
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,7 +18,7 @@ from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loop.test_loop import built_in
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

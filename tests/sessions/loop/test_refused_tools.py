@@ -24,7 +24,7 @@ from tests.scripted_openai import Json, Raw, Reply, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import events_of, run
 from tests.vendors import refusal
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

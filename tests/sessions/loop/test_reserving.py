@@ -39,7 +39,7 @@ from tests.sessions.loop.test_stopped_streams import WORDS, begun, stopped
 from tests.sessions.run_turns import accept, events_of, run, steps_of, work, work_all
 from tests.sessions.turns.test_statements_of_a_turn import statements
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,7 +18,7 @@ from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, steps_of, tool_steps_of
 from toolhub.tenants.models import Access
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.mark.django_db(transaction=True)

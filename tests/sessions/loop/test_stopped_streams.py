@@ -16,7 +16,7 @@ from sessions.turns import ledger
 from sessions.worker.process import watch_held, work_on
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import accept, check_request, run, steps_of
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

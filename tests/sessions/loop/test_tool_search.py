@@ -59,7 +59,7 @@ from tests.sessions.loop.test_added_tools import (
 from tests.sessions.run_turns import a_model, accept, check_request, run, steps_of, tool_steps_of, work
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 __all__ = ["second"]
 

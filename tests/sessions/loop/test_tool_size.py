@@ -14,7 +14,7 @@ from tests.cast import allow_toolkit, give_tool, make_agent, make_role, make_ses
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -33,7 +33,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, work, work_all
 from tests.sessions.steps import claimed
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

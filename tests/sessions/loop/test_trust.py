@@ -24,7 +24,7 @@ from tests.cast import make_agent, make_category, make_role, make_session, make_
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, tool_steps_of, work, work_all
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,7 +12,7 @@ from django.apps import apps
 from sessions.loop.wanted import wanted_in
 from sessions.models import ChatSession, Step, StepKind, StepStatus, TurnStatus
 from tests.cast import make_turn
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 PROMISED = {"success": False, "tool": "git_log", "comes_with": "your next step"}
 FOUND = {"tools": [{"name": "git_log", "comes_with": "your next step"}, {"name": "docker", "toolkit": "devops"}]}

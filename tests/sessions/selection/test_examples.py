@@ -11,9 +11,9 @@ from capabilities.running.registry import registry
 from sessions.models import ChatSession, Turn
 from sessions.selection.examples import EXAMPLES, examples_for
 from tests.cast import PASSWORD, make_turn
-from toolhub.offline_model.replies import reply
+from toolhub.embedded.offline_model.replies import reply
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 def definitions() -> list[object]:

@@ -49,7 +49,7 @@ from tests.rest import Rest
 from tests.scripted_openai import ScriptedOpenAI
 from tests.sessions.run_turns import run
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

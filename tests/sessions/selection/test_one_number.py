@@ -32,7 +32,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI
 from tests.sessions.doors.chats.test_views import delegate, text_of
 from tests.sessions.run_turns import run
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -31,7 +31,7 @@ from tests.sessions.routed import HA, WEB, first_step, make_routed_session, set_
 from tests.sessions.run_turns import run, tool_steps_of, work
 from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 

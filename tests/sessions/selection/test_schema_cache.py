@@ -21,7 +21,7 @@ from sessions.selection.tool_sets import MOST_KEPT, _kept, _wires, keep_tool_set
 from tests.cast import make_agent, make_role, make_session, make_tool
 from tests.sessions.doors.chats.test_views import text_of
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

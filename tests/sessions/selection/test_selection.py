@@ -49,7 +49,7 @@ from tests.cast import (
 )
 from tests.sessions.run_turns import as_claimed
 from toolhub.tenants.models import NOWHERE, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -45,7 +45,7 @@ from tests.sessions.loads import (
 )
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -13,7 +13,7 @@ from tests.cast import give_tool, make_agent, make_category, make_role, make_ses
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, steps_of
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -24,7 +24,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI
 from tests.sessions.run_turns import run
 from tests.threads import at_once
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -23,7 +23,7 @@ from sessions.turns.budget_states import (
 )
 from tests.cast import make_agent, make_budget, make_member, make_session, make_turn
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -31,7 +31,7 @@ from tests.sessions.steps import (
 )
 from tests.threads import at_once
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 threaded = pytest.mark.django_db(transaction=True)

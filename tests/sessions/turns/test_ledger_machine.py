@@ -32,8 +32,8 @@ from sessions.turns.ledger import Claim, LeaseLost
 from tests.cast import make_agent, make_session
 from tests.sessions.steps import accepted, add_call, change, end_call, expire_lease, record_model, start_call
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
-from toolhub.tenants.statements import Select
+from toolhub.tenants.rows.scope import system_scope
+from toolhub.tenants.rows.statements import Select
 
 WORKERS = ("worker-1", "worker-2")
 # After each of four thousand acts the ledger is read with these.

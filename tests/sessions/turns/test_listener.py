@@ -21,7 +21,7 @@ from tests.cast import make_agent, make_session
 from tests.sessions.steps import accepted, claimed
 from tests.valkey import Valkey, valkey
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 __all__ = ["valkey"]
 

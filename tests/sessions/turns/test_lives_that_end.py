@@ -19,9 +19,9 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.doors.schedules.test_periodic import schedule
 from tests.sessions.run_turns import events_of, run, steps_of
 from tests.sessions.steps import accepted, claimed, reread, start_call
-from toolhub.tenants.members.writes import remove_member, set_access
 from toolhub.tenants.models import Access, AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import remove_member, set_access
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

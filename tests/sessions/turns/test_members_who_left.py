@@ -15,8 +15,8 @@ from capabilities.models import CalendarFeed
 from sessions.doors.schedules.periodic import run_schedule
 from sessions.models import Schedule, Turn
 from tests.cast import make_agent, make_role, make_tool
-from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import Membership, Organisation
+from toolhub.tenants.people.writes import remove_member
 
 pytestmark = pytest.mark.django_db
 

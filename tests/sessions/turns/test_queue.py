@@ -21,7 +21,7 @@ from tests.cast import make_agent, make_member, make_organisation, make_role, ma
 from tests.scripted_openai import Say, ScriptedOpenAI
 from tests.sessions.steps import accepted, change, claimed, expire_lease, reread
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from tests.rest import Rest
 from tests.sessions.doors.schedules.test_periodic import schedule
 from tests.sessions.steps import accepted
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 MINE = "2 of your messages wait for an answer: try again when some have theirs."

@@ -35,7 +35,7 @@ from tests.cast import make_agent, make_approval, make_budget, make_session
 from tests.sessions.steps import accepted, add_call, change, claimed, expire_lease, reread, start_call
 from tests.threads import at_once
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 threaded = pytest.mark.django_db(transaction=True)

@@ -35,7 +35,7 @@ from tests.cast import make_agent, make_budget, make_session
 from tests.sessions.steps import accepted, expire_lease
 from tests.sessions.turns.test_spending import record, reply, take
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 BUDGETS: tuple[dict[str, Any], ...] = (
     {"name": "day", "window": "day", "limit": 3_000},

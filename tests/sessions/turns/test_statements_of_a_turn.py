@@ -19,7 +19,7 @@ from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import accept, run, work
 from toolhub.tenants.access import issue_token
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

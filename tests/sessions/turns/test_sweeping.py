@@ -27,7 +27,7 @@ from tests.cast import make_approval, make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.doors.schedules.test_periodic import AGO, overdue_grant, remind, schedule
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from sessions.turns.reaping import reap
 from tests.cast import make_approval, make_turn
 from tests.sessions.run_turns import accept, events_of, tool_steps_of
 from tests.sessions.steps import add_call, change, claimed, reread
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

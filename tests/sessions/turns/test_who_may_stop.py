@@ -14,7 +14,7 @@ from sessions.models import Turn, TurnStatus
 from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

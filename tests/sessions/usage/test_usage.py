@@ -31,7 +31,7 @@ from tests.cast import (
 )
 from tests.sessions.usage.rollups.rows import ended_turn
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 NOW = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)
 

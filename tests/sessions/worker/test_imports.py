@@ -15,7 +15,7 @@ from sessions.turns import bell
 from sessions.worker import process, tasks
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.models import Access
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 DOCUMENT = '{"server": "s", "tools": [{"name": "a", "description": "A.", "inputSchema": {"type": "object"}}]}'
 

@@ -20,7 +20,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.asking.approvals.test_processes import alone
 from tests.test_flow import House
 from tests.valkey import running_valkey
-from toolhub.supervisor import Part, stop_parts
+from toolhub.embedded.supervisor import Part, stop_parts
 
 pytestmark = [
     pytest.mark.processes,

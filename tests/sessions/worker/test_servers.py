@@ -33,7 +33,7 @@ from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ECHO = "mcp__notes__echo"

@@ -15,7 +15,7 @@ from sessions.worker import process
 from sessions.worker.small_works import limits
 from tests.capabilities.running.mcp_client.scripted import wait_until
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 DOCUMENT = '{"server": "s", "tools": [{"name": "a", "description": "A.", "inputSchema": {"type": "object"}}]}'
 ACME, GLOBEX, INITECH = 1, 2, 3

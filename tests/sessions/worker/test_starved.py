@@ -19,7 +19,7 @@ from tests.cast import make_agent, make_role, make_session, make_tool
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.steps import accepted
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -26,7 +26,7 @@ from tests.processes import wait_for
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call
 from tests.sessions.steps import accepted, change, claimed, expire_lease, reread
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,10 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from toolhub.tenants.api import api_member, paged
 from toolhub.tenants.audit.queries import AuditFilter, audit_entries
 from toolhub.tenants.models import AuditEntry, Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import api_member, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 AUDIT_PARAMETERS = [
     OpenApiParameter("actor", str, description="Part of the actor's e-mail address."),

@@ -14,9 +14,9 @@ from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
 
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.scope import organisation_scope
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from toolhub.tenants.keyset import PAGE, Keyset, Page
 from toolhub.tenants.models import AuditEntry, Membership
+from toolhub.tenants.rows.keyset import PAGE, Keyset, Page
 from toolhub.tenants.targets import addresses_of
 
 

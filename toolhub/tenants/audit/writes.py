@@ -14,9 +14,9 @@ from django.db.models import F, Max
 from django.utils import timezone
 
 from toolhub.tenants.audit.chain import FIELDS, entry_hash
-from toolhub.tenants.guarded import TenantModel
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: Set by the middleware, for one request.
 request_id: ContextVar[str] = ContextVar("toolhub_request_id", default="")

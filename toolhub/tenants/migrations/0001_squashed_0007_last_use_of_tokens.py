@@ -2,7 +2,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 import toolhub.tenants.models
-import toolhub.tenants.table_operations
+import toolhub.tenants.rows.table_operations
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        toolhub.tenants.table_operations.CreateModels(
+        toolhub.tenants.rows.table_operations.CreateModels(
             operations=[
                 migrations.CreateModel(
                     name='User',

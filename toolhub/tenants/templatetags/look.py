@@ -15,8 +15,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime, now
 
 from toolhub.durations import duration
-from toolhub.tenants.money import rounded_dollars
-from toolhub.tenants.places import sealed_place
+from toolhub.tenants.rows.cursors import sealed_place
+from toolhub.tenants.rows.money import rounded_dollars
 
 register = template.Library()
 

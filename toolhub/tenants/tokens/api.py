@@ -13,11 +13,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from toolhub.tenants.access import revoke_token
-from toolhub.tenants.api import api_member, checked, paged
-from toolhub.tenants.members.api import refused
-from toolhub.tenants.members.writes import MemberRefused
 from toolhub.tenants.models import ApiToken, Scope
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.people.api import refused
+from toolhub.tenants.people.writes import MemberRefused
+from toolhub.tenants.rest.api import api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 from toolhub.tenants.tokens.writes import MAX_DAYS, issue_own_token, tokens_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django import forms
 
-from toolhub.tenants.members.forms import CHECKS
 from toolhub.tenants.models import Scope
+from toolhub.tenants.people.forms import CHECKS
 
 
 class TokenForm(forms.Form):

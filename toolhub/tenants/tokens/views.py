@@ -10,11 +10,11 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.members.views import _revoke
-from toolhub.tenants.members.writes import (
+from toolhub.tenants.pages import signed_in
+from toolhub.tenants.people.views import _revoke
+from toolhub.tenants.people.writes import (
     MemberRefused,
 )
-from toolhub.tenants.pages import signed_in
 from toolhub.tenants.tokens.forms import TokenForm
 from toolhub.tenants.tokens.writes import issue_own_token, tokens_of
 

@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from toolhub.tenants.access import issue_token
-from toolhub.tenants.members.writes import MemberRefused
 from toolhub.tenants.models import ApiToken, Membership, Scope
+from toolhub.tenants.people.writes import MemberRefused
 
 #: Tokens that one member may have in use.
 MAX_TOKENS = 50

@@ -24,9 +24,9 @@ from capabilities.catalogue.imports.api import ImportDetailOut, shown
 from capabilities.common.api import refusals
 from capabilities.common.refused import not_there
 from capabilities.models import Audience, Publication, Toolkit
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Right
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class PublicationOut(serializers.Serializer[Publication]):

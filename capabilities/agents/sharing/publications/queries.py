@@ -9,8 +9,8 @@ from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from capabilities.models import Audience, Publication
-from toolhub.tenants.keyset import Keyset, Page
 from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.rows.keyset import Keyset, Page
 
 #: Whose a list shows.
 OWN, OTHERS = "own", "others"

@@ -37,9 +37,9 @@ from capabilities.catalogue.versions.rules import check_changes_versions
 from capabilities.common.api import checked_part, refusals
 from capabilities.models import HelperModule, HelperUse, HelperVersion, VersionStatus
 from capabilities.running.sandbox import MAX_CODE
-from toolhub.tenants.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.models import Membership, Right, Scope
-from toolhub.tenants.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 
 class ModuleVersionIn(serializers.Serializer[Any]):

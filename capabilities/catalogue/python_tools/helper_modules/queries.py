@@ -15,8 +15,8 @@ from capabilities.common import confined
 from capabilities.contract.context import ToolError
 from capabilities.contract.versions import Line
 from capabilities.models import HelperModule, HelperUse, HelperVersion, Tool, ToolVersion, VersionStatus
-from toolhub.tenants.keyset import PAGE, Keyset, Page
 from toolhub.tenants.models import Membership
+from toolhub.tenants.rows.keyset import PAGE, Keyset, Page
 
 #: Versions and uses that a module's own page shows.
 SHOWN = 10

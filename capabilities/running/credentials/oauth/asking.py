@@ -32,8 +32,8 @@ class OAuthRefused(Exception):
         self.is_lasting = is_lasting
 
 
-#: Requests of people that wait for far sides, of the threads of a web server (toolhub/handler.py): each holds one that
-#: answers everybody's pages.
+#: Requests of people that wait for far sides, of the threads of a web server (toolhub/web/handler.py): each holds one
+#: that answers everybody's pages.
 _waiting = FairPlaces(lambda: (16, 4))
 
 

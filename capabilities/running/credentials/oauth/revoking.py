@@ -21,7 +21,7 @@ from capabilities.running.credentials.oauth.clients import OAuthClient
 from capabilities.running.credentials.oauth.tokens import client_of, revoke, token_to_revoke
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 #: Seconds until the next try, behind each one that failed; after the last it is given up.
 PAUSES = (30.0, 300.0, 1_800.0, 7_200.0)

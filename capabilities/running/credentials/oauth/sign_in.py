@@ -28,7 +28,7 @@ from capabilities.running.credentials.oauth.tokens import Tokens, exchange_code
 from capabilities.running.credentials.writes import as_it_is, may_manage, require_manager, store_secret
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 #: How long a member has to come back, how long metadata is taken as read, and sign-ins that one member may have begun.
 TO_COME_BACK, METADATA_KEPT, MOST_BEGUN = timedelta(minutes=10), timedelta(hours=24), 20

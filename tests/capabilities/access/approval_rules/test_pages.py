@@ -16,7 +16,7 @@ from tests.cast import make_agent, make_category, make_tool
 from tests.rest import Rest
 from tests.sessions.doors.chats.test_views import delegate, text_of
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

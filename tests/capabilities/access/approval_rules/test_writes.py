@@ -20,7 +20,7 @@ from capabilities.common.rights import ChangeForbidden
 from capabilities.models import ApprovalRule, AskWhen
 from tests.cast import make_agent, make_category, make_member, make_role, make_tool, make_toolkit
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -30,8 +30,8 @@ from capabilities.common.refused import ChangedMeanwhile, ChangeRefused
 from capabilities.models import Policy, PolicyProfile, Provider, Tool
 from tests.cast import make_agent, make_category, make_tool
 from tests.rest import Rest
-from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
+from toolhub.tenants.people.writes import GivenRight, give_right
 
 pytestmark = pytest.mark.django_db
 

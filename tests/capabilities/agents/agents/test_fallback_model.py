@@ -11,7 +11,7 @@ from capabilities.models import Agent, LanguageModel
 from tests.cast import make_agent
 from tests.rest import Rest
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 FORM = {"name": "A", "loading_mode": "next_request", "scope": "organisation", "starts_with_core": "on"}

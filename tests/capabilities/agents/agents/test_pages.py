@@ -14,7 +14,7 @@ from sessions.models import ChatSession, Notice, StepStatus, Turn, TurnStatus
 from tests.cast import make_agent, make_session, make_turn
 from tests.sessions.doors.chats.test_views import add_step, page_of, text_of, turn_url
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}

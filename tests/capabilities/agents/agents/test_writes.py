@@ -21,7 +21,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, Category, LanguageModel, Tool, Toolkit
 from tests.cast import hold_credential, make_agent, make_category, make_session, make_tool
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from capabilities.models import Hook
 from tests.cast import make_agent, make_member
 from tests.rest import Rest
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from capabilities.models import Agent, RuntimeConfig
 from tests.cast import make_agent, make_tool
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ORGANISATION = "runtime-config/organisation"
 DOCUMENT = {"profile": "zeus", "tools": {"shell": {"timeout_sec": 9_999, "ask": "always"}}}

@@ -24,7 +24,7 @@ from capabilities.common.refused import ChangedMeanwhile, ChangeRefused
 from capabilities.models import Provider, RuntimeConfig
 from tests.cast import make_agent
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import ScopeError, organisation_scope
+from toolhub.tenants.rows.scope import ScopeError, organisation_scope
 
 DOCUMENT = {"tools": {"shell": {"timeout_sec": 9}}}
 

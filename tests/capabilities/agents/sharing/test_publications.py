@@ -20,9 +20,9 @@ from capabilities.models import Audience, Publication, Tool, ToolImport, Toolkit
 from tests.capabilities.agents.sharing.toolkits import SECRET, accept, make_money, rows_of, statuses_of
 from tests.cast import make_member, make_token, make_tool, make_toolkit
 from tests.paths import ROOT
-from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import GivenRight, give_right
+from toolhub.tenants.rows.scope import organisation_scope
 
 EVERYONE, ADDRESS = Audience.INSTALLATION, Audience.ADDRESS
 

@@ -12,7 +12,7 @@ from capabilities.agents.sharing.exports import toolkit_file
 from capabilities.contract.toolkit_file import read_toolkit_file
 from tests.cast import make_tool, make_toolkit
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 def test_a_toolkit_of_built_in_tools_is_a_file_that_is_read_again(acme: Organisation) -> None:

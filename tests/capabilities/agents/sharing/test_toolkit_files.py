@@ -54,9 +54,9 @@ from tests.capabilities.agents.sharing.toolkits import (
 )
 from tests.capabilities.contract.test_toolkit_file import sealed
 from tests.cast import make_category, make_member, make_tool, make_toolkit
-from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import GivenRight, give_right
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

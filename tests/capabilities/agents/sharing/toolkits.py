@@ -27,7 +27,7 @@ from capabilities.models import (
 )
 from tests.cast import make_category, make_tool, make_toolkit
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 SECRET = "s3cret-of-acme"
 MODULE = "def gross(net):\n    return net * 2\n"

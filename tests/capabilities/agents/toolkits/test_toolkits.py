@@ -32,7 +32,7 @@ from capabilities.running.services.writes import clear_service, save_service
 from tests.cast import hold_credential, make_agent, make_category, make_member, make_tool
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ACME = "/o/acme/"
 HTMX = {"HX-Request": "true"}

@@ -6,7 +6,7 @@ from capabilities.contract.context import ToolError
 from capabilities.models import Memory
 from tests.capabilities.assistant.builtin.conftest import Call
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.usefixtures("in_acme")
 

@@ -12,7 +12,7 @@ from capabilities.running.registry import registry
 from tests.capabilities.assistant.builtin.conftest import Call
 from tests.cast import make_agent
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 migration = import_module("capabilities.migrations.0009_notes_of_agents")
 

@@ -5,7 +5,7 @@ import pytest
 from capabilities.contract.context import ToolError
 from tests.capabilities.assistant.builtin.conftest import Call
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.usefixtures("in_acme")
 

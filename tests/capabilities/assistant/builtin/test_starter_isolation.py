@@ -13,7 +13,7 @@ from capabilities.running.registry import registry
 from tests.capabilities.assistant.builtin.conftest import Call
 from tests.starter_rows import fill_starter_tables
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 #: In every text of Alice's rows; numbers of hers are 1.
 CANARY = "zebracanary"

@@ -10,7 +10,7 @@ from capabilities.models import Task
 from capabilities.running.registry import registry
 from tests.capabilities.assistant.builtin.conftest import NOW, Call
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.usefixtures("in_acme")
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from capabilities.assistant.records.feeds import make_feed
 from capabilities.models import CalendarEvent, CalendarFeed
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

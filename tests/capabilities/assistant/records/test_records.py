@@ -31,8 +31,8 @@ from tests.rest import Rest
 from tests.test_lists import make_record
 from tests.test_tenancy_routes import RECORDS
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
-from toolhub.tenants.places import sealed_place
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.cursors import sealed_place
+from toolhub.tenants.rows.scope import organisation_scope
 
 NAMES = [kind.name for kind in kinds()]
 CHANGED = [kind.name for kind in kinds() if kind.change]

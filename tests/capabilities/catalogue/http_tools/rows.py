@@ -10,7 +10,7 @@ from capabilities.catalogue.tools.writes import Definition
 from capabilities.models import StoredCredential, StoredSecret, Tool
 from tests.cast import make_category
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 URL = "https://api.example.org"
 REQUEST: dict[str, Any] = {

@@ -15,7 +15,7 @@ from tests.capabilities.catalogue.http_tools.rows import PARAMETERS, REQUEST, UR
 from tests.cast import make_category
 from tests.rest import Rest
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 NEW, EDIT = "/o/acme/http-tools/new/", "/o/acme/http-tools/read_user/edit/"

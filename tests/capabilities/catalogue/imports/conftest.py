@@ -12,7 +12,7 @@ from capabilities.catalogue.imports.writes import start_import
 from capabilities.models import ImportSource, ToolImport
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: What an import of these tests is given: any text, the reader of the test answers for it.
 DOCUMENT = "{}"

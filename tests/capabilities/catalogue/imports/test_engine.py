@@ -51,9 +51,9 @@ from capabilities.models import (
 )
 from tests.capabilities.catalogue.imports.conftest import DOCUMENT, pet
 from tests.cast import make_category, make_member, make_organisation, make_tool
-from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import Access, AuditEntry, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import GivenRight, give_right
+from toolhub.tenants.rows.scope import organisation_scope
 
 Read = Callable[..., ToolImport]
 

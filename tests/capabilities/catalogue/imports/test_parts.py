@@ -18,7 +18,7 @@ from capabilities.models import ImportSource, ToolImport
 from tests.cast import make_category
 from tests.rest import Rest
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from capabilities.models import ImportedStatus, ImportSource, ImportStatus, Tool
 from tests.cast import make_category, make_member, make_organisation, make_tool
 from tests.paths import SHARED_DATA
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 DATA = SHARED_DATA
 #: Operations found, and refused.

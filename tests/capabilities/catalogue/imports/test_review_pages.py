@@ -19,9 +19,9 @@ from capabilities.models import Category, ImportedStatus, StoredCredential, Tool
 from tests.capabilities.catalogue.imports.conftest import pet
 from tests.cast import make_category, make_member, make_organisation, make_tool
 from tests.rest import Rest
-from toolhub.tenants.members.writes import GivenRight, give_right
 from toolhub.tenants.models import Access, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import GivenRight, give_right
+from toolhub.tenants.rows.scope import organisation_scope
 
 Read = Callable[..., ToolImport]
 

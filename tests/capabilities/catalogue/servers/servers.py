@@ -9,7 +9,7 @@ from capabilities.catalogue.tools.writes import Definition, Origin, create_tool
 from capabilities.models import McpServer, StoredCredential, Tool, ToolKind
 from tests.cast import make_category
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 URL = "https://mcp.example.org/mcp"
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}

@@ -21,7 +21,7 @@ from tests.capabilities.catalogue.servers.servers import URL, make_credential, m
 from tests.cast import give_tool, make_agent, make_tool
 from tests.rest import Rest
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 ACME = "/o/acme/servers/"

@@ -44,7 +44,7 @@ from tests.capabilities.running.mcp_client.over_http import http_server
 from tests.capabilities.running.mcp_client.scripted import Script, text_result
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 ECHO = "mcp__notes__echo"

@@ -11,7 +11,7 @@ from sessions.selection.queries import selection_preview
 from sessions.selection.tool_sets import keep_tool_set
 from tests.cast import make_agent, make_role, make_session, make_tool
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.mark.django_db

@@ -21,7 +21,7 @@ from capabilities.choosing.pipeline.permissions import (
 from capabilities.models import Effect, Grant, Role, RoleMembership, RoleMode, RoleRule, Tool
 from tests.cast import make_category, make_member, make_organisation, make_role, make_tool
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,7 +14,7 @@ from capabilities.contract.permission import NO_RIGHTS, Rights, RoleRules
 from capabilities.models import AgentTool, Effect, Grant, RoleMode, RoleRule, Tool
 from tests.cast import make_agent, make_category, make_role, make_tool
 from toolhub.tenants.models import Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

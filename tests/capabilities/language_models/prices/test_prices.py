@@ -26,7 +26,7 @@ from tests.rest import Rest
 from tests.sessions.doors.chats.test_views import delegate
 from tests.sessions.doors.chats.test_views import text_of as text_of_bytes
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

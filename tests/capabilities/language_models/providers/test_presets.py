@@ -13,7 +13,7 @@ from capabilities.models import LanguageModel, Provider
 from tests.cast import make_agent
 from tests.rest import Rest
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 NEW = "/o/acme/providers/new/"

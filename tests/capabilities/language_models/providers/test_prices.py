@@ -16,7 +16,7 @@ from capabilities.language_models.providers.prices import Cost, PricedUse, cost_
 from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
 from capabilities.models import LanguageModel, ModelPrice, Provider
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 NOW = datetime(2026, 11, 22, 20, 0, tzinfo=UTC)
 OPENAI = "https://api.openai.com/v1"

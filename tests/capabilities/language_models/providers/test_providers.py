@@ -19,7 +19,7 @@ from capabilities.language_models.providers.writes import (
 from capabilities.models import Agent, LanguageModel, Provider
 from tests.cast import make_agent, make_token
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 JSON = "application/json"
 

@@ -14,7 +14,7 @@ from capabilities.models import AUTO, Agent, LanguageModel, Provider
 from sessions.loop.models.transport import endpoint_of
 from tests.cast import make_agent
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 OPENAI = Provider(slug="openai", name="OpenAI", base_url="https://api.openai.com/v1", api_key="sk-secret", tool_limit=9)
 

@@ -34,7 +34,7 @@ from tests.authorization_server import AuthorizationServer
 from tests.capabilities.running.credentials.test_signing import make_credential
 from tests.capabilities.running.egress.servers import Server, serve
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 OURS = OwnAddresses("http://127.0.0.1:9/oauth/callback/", "http://127.0.0.1:9/oauth/client.json")
 LOGIN = "login-session"

@@ -20,7 +20,7 @@ from tests.capabilities.running.credentials.test_oauth import connect, oauth_cre
 from tests.cast import make_member, make_organisation
 from tests.threads import at_once
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

@@ -43,9 +43,9 @@ from tests.capabilities.running.credentials.test_oauth import (
 from tests.cast import make_member, make_organisation
 from tests.rest import Rest
 from tests.threads import at_once
-from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.writes import remove_member
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 server = test_oauth.server
 far = test_oauth.far

@@ -19,7 +19,7 @@ from capabilities.running.credentials.writes import set_secret
 from tests.cast import make_agent, make_tool, make_toolkit
 from tests.rest import Rest
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ORIGIN = "https://api.example.org"
 

@@ -26,9 +26,9 @@ from capabilities.running.credentials.writes import (
 from tests.capabilities.running.credentials.test_signing import ORIGIN, make_credential, make_secret
 from tests.cast import make_member, make_tool
 from tests.rest import Rest
-from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import remove_member
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 SECRET = "s3cret-of-acme-1"

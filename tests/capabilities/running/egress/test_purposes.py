@@ -13,7 +13,7 @@ from capabilities.running.egress.guard import warn_of_open_hosts
 from tests.capabilities.running.egress.servers import say, serve
 from tests.paths import ROOT
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 PRIVATE = "10.1.2.3"
 

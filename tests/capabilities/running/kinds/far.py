@@ -18,7 +18,7 @@ from sessions.loop import execution
 from tests.capabilities.running.mcp_client.scripted import Script
 from tests.cast import make_tool
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 class Far:

@@ -28,7 +28,7 @@ from tests.capabilities.running.kinds.far import Far
 from tests.capabilities.running.mcp_client.over_http import http_server, old_http_server, raw_server
 from tests.capabilities.running.mcp_client.scripted import MODERN, PIXEL, Script, text_result
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -23,7 +23,7 @@ from capabilities.running.sandbox.shell import WORKSPACE
 from tests.capabilities.running.egress.servers import Server, say, serve
 from tests.isolation import need_isolation
 from toolhub.tenants.models import Organisation
-from toolhub.tenants.scope import organisation_scope as scope
+from toolhub.tenants.rows.scope import organisation_scope as scope
 
 server = pytest.fixture(serve, name="server")
 other = pytest.fixture(serve, name="other")

@@ -16,7 +16,7 @@ from capabilities.running.push.writes import MAX_BROWSERS, Browser, add_browser,
 from tests.capabilities.assistant.builtin.fakes.http import Reply
 from tests.capabilities.assistant.builtin.fakes.push import PushService, decoded
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 NOTE = {"title": "Done", "body": "All green", "url": "/o/acme/"}
 PAGE = "/o/acme/notifications/"

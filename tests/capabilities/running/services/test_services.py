@@ -12,7 +12,7 @@ from capabilities.models import ServiceSetting
 from capabilities.running.registry import ServiceField, ServiceSpec, registry
 from capabilities.running.services.writes import clear_service, save_service, service_values
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 HOME = ServiceSpec(
     "home",

@@ -25,7 +25,7 @@ from tests.sessions.run_turns import accept, events_of
 from tests.sessions.steps import add_call, claimed, reread
 from tests.threads import at_once
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Invitation, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 from toolhub.tenants.targets import addresses_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,7 +16,7 @@ from tests.cast import make_member, make_session, make_token
 from tests.rest import Rest
 from tests.sessions.asking.approvals.test_pages import asked, status_of
 from toolhub.tenants.models import Membership, Scope
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -59,7 +59,7 @@ from tests.sessions.run_turns import accept, events_of, run, tool_steps_of, work
 from tests.sessions.steps import change, expire_lease, reread
 from tests.sessions.trials import run_trial
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

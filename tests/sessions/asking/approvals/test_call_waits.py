@@ -50,7 +50,7 @@ from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import accept, events_of, run, tool_steps_of, work
 from tests.sessions.steps import change, expire_lease, reread
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -21,7 +21,7 @@ from tests.sessions.asking.approvals.test_asking import admin_of, answer, titles
 from tests.sessions.loop.test_http_tools import SECRET, make_http, server  # noqa: F401 -- a fixture
 from tests.sessions.run_turns import run, tool_steps_of
 from tests.sessions.trials import run_trial
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LEFT_OUT = {"title": "buy milk"}

@@ -27,7 +27,7 @@ from sessions.models import (
 from tests.cast import make_agent, make_approval, make_member, make_session, make_tool, make_turn
 from tests.sessions.doors.chats.test_views import add_step, delegate, page_of, text_of
 from toolhub.tenants.models import Access, Membership, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

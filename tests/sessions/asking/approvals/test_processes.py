@@ -14,8 +14,8 @@ from tests.processes import wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_flow import House
 from tests.valkey import running_valkey
+from toolhub.embedded.supervisor import stop_parts, uvicorn
 from toolhub.probe import is_ready
-from toolhub.supervisor import stop_parts, uvicorn
 
 pytestmark = [
     pytest.mark.processes,
@@ -28,7 +28,7 @@ FAR_SECONDS = 180.0
 #: Run in a process of its own, as the organisation's admin.
 AS_ADMIN = """
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 with system_scope():
     admin = Membership.objects.select_related("organisation", "user").get()
 with organisation_scope(admin.organisation):

@@ -23,7 +23,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.asking.approvals.test_asking import answer, asked_of
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

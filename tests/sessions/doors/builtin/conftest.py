@@ -15,7 +15,7 @@ from sessions.loop.models.replies import Call
 from sessions.models import ChatSession, StepStatus, Turn
 from tests.cast import make_category, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 Use = Callable[..., Any]
 

@@ -5,7 +5,7 @@ import pytest
 from sessions.models import ChatSession, Turn
 from tests.cast import make_member, make_role, make_session, make_turn
 from tests.sessions.doors.builtin.conftest import Use
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,7 @@ from sessions.loop.execution import context_of
 from sessions.models import ChatSession, Schedule, Turn
 from tests.cast import make_category, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.doors.builtin.conftest import Use
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from tests.cast import make_agent, make_category, make_member, make_role, make_s
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,7 +9,7 @@ from sessions.models import ChatSession, StepStatus, TurnEvent
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.doors.builtin.conftest import Use
 from toolhub.tenants.models import AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

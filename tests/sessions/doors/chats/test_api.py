@@ -25,7 +25,7 @@ from tests.cast import (
 )
 from tests.rest import Rest
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right, Scope
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

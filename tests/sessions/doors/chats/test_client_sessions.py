@@ -19,7 +19,7 @@ from tests.cast import make_session, make_token, make_turn
 from tests.sessions.doors.chats.test_views import HTMX, add_step, delegate, page_of, text_of, turn_url
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import ApiToken, Membership, Right, Scope
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 LIST = "/o/acme/sessions/"
 

@@ -16,7 +16,7 @@ from tests.cast import make_role, make_session, make_tool, make_turn
 from tests.sessions.doors.chats.test_views import page_of as url_of
 from tests.sessions.doors.chats.test_views import text_of
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

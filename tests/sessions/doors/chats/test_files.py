@@ -15,7 +15,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.far_sides import FarSide, book_with, make_booking
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

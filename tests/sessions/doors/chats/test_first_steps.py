@@ -12,7 +12,7 @@ from sessions.doors.chats.first_steps import first_steps
 from sessions.models import TurnStatus
 from tests.cast import make_agent, make_member, make_session, make_turn
 from toolhub.tenants.models import Invitation, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,7 @@ from sessions.models import ChatSession
 from tests.cast import make_agent, make_member, make_session
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Access, AdminRight, ApiToken, Membership, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

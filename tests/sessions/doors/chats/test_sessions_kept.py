@@ -15,7 +15,7 @@ from tests.cast import PASSWORD, make_member, make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.doors.schedules.test_periodic import schedule
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Right
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -131,7 +131,7 @@ MORE_TOKENS = """
 from capabilities.starter import FirstAdmin, create_organisation
 from toolhub.tenants.access import issue_token
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 with system_scope():
     first = Membership.objects.select_related("organisation").get()
 other = create_organisation("Globex", "globex", FirstAdmin("charlie@example.com", "a-password-of-charlie"))

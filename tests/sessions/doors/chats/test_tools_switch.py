@@ -16,7 +16,7 @@ from tests.scripted_openai import ScriptedOpenAI
 from tests.sessions.loads import carried
 from tests.sessions.run_turns import accept, run
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

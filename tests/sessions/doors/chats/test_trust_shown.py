@@ -10,7 +10,7 @@ from tests.cast import make_session, make_turn
 from tests.rest import Rest
 from tests.sessions.doors.chats.test_views import add_step, page_of, text_of
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -19,8 +19,8 @@ from sessions.turns import accepting, ledger
 from sessions.turns.events import Delta, Event
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.places import sealed_place
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.cursors import sealed_place
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 HTMX = {"HX-Request": "true"}
 

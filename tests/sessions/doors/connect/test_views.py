@@ -14,7 +14,7 @@ from sessions.doors.connect.clients import CLIENTS, SCOPES
 from tests.cast import allow_toolkit, make_agent, make_member, make_token, make_toolkit
 from toolhub.tenants.access import token_by_secret
 from toolhub.tenants.models import Access, ApiToken, AuditEntry, Membership, Organisation, Scope
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 from toolhub.tenants.tokens.writes import MAX_TOKENS
 
 pytestmark = pytest.mark.django_db

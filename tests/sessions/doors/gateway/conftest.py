@@ -22,9 +22,9 @@ from sessions.worker.process import watch_held, work_on
 from tests.cast import give_tool, make_agent, make_role, make_token, make_tool
 from tests.scripted_openai import ScriptedOpenAI
 from tests.serving import serving
-from toolhub.handler import Handler
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
+from toolhub.web.handler import Handler
 
 
 @dataclass

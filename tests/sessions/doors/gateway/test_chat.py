@@ -19,7 +19,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.doors.gateway.conftest import Gateway
 from tests.vendors import refusal
 from toolhub.tenants.models import Access, Membership, Scope
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 HELLO = [{"role": "user", "content": "Hello"}]
 WEATHER = {

@@ -16,7 +16,7 @@ from sessions.models import StepKind
 from tests.rest import Rest
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI
 from tests.sessions.doors.gateway.conftest import Gateway
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 HELLO: Any = [{"role": "user", "content": "Tell me a story."}]
 

@@ -18,7 +18,7 @@ from sessions.models import Approval, Turn, TurnStatus
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.doors.gateway.conftest import Gateway, until
 from toolhub.tenants.models import ApiToken
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 BODY: dict[str, Any] = {"model": "helper", "messages": [{"role": "user", "content": "Hello"}]}
 

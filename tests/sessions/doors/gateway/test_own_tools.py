@@ -18,7 +18,7 @@ from tests.cast import allow_toolkit, make_category, make_meta_tools, make_tool,
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.doors.gateway.conftest import Gateway, until
 from tests.vendors import refusal
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "Hello"}]

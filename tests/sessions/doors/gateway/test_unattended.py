@@ -41,7 +41,7 @@ from tests.sessions.doors.gateway.conftest import Gateway, until
 from tests.sessions.doors.gateway.test_following import BODY
 from tests.sessions.run_turns import as_claimed
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 SUM = call("calculator", {"expression": "1+2"})
 CHAT = "/v1/chat/completions"

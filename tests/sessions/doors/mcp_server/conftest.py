@@ -12,7 +12,7 @@ from tests.cast import give_tool, make_agent, make_category, make_meta_tools, ma
 from tests.sessions.doors.mcp_server.far_side import FarSide
 from tests.sessions.doors.mcp_server.gateway import web_server, workers
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 
 @pytest.fixture

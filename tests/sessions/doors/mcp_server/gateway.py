@@ -20,10 +20,10 @@ from sessions.models import Turn
 from sessions.turns import ledger
 from sessions.worker.process import work_on
 from tests.serving import serving
-from toolhub.handler import Handler
-from toolhub.intake import ClientAddress, LimitedBodies
-from toolhub.mcp_door import McpDoor
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
+from toolhub.web.handler import Handler
+from toolhub.web.intake import ClientAddress, LimitedBodies
+from toolhub.web.mcp_door import McpDoor
 
 T = TypeVar("T")
 BOTH = ("auto", "legacy")

@@ -14,7 +14,7 @@ from sessions.models import ClientSession, Door, Step, StepKind, StepStatus, Tur
 from tests.cast import allow_toolkit, make_category, make_role, make_token, make_tool, make_toolkit
 from tests.sessions.doors.mcp_server.gateway import BOTH, ask, call, names_at, refusal, text_of
 from toolhub.tenants.models import AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

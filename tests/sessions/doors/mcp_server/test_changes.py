@@ -23,7 +23,7 @@ from tests.sessions.doors.mcp_server.test_calls import deny
 from tests.valkey import Valkey, running_valkey
 from toolhub.tenants.access import revoke_token
 from toolhub.tenants.models import ApiToken, Membership
-from toolhub.tenants.scope import system_scope
+from toolhub.tenants.rows.scope import system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

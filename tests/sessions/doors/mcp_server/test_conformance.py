@@ -24,7 +24,7 @@ from tests.cast import give_tool, make_role, make_token, make_tool
 from tests.clients.installed import NODE, PACKAGES, need_clients
 from tests.serving import serving
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(600)]
 

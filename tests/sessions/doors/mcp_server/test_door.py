@@ -16,7 +16,7 @@ from tests.sessions.doors.mcp_server.gateway import call
 from toolhub.tenants.access import revoke_token
 from toolhub.tenants.models import Access, ApiToken, Membership
 from toolhub.tenants.models import Scope as TokenScope
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,7 +78,7 @@ def test_while_the_database_is_away_the_answer_is_503(
     def away(*args: Any, **kwargs: Any) -> Any:
         raise OperationalError("connection refused")
 
-    target = "toolhub.mcp_door.token_in" if part == "identified" else "sessions.doors.mcp_server.server.offered_to"
+    target = "toolhub.web.mcp_door.token_in" if part == "identified" else "sessions.doors.mcp_server.server.offered_to"
     monkeypatch.setattr(target, away)
 
     answer = post(f"{origin}/mcp/desk", token)

@@ -26,9 +26,9 @@ from tests.sessions.doors.mcp_server.far_side import NAME, FarSide
 from tests.sessions.doors.mcp_server.gateway import BOTH, ask, call, connected, refusal, text_of
 from tests.sessions.doors.mcp_server.test_long_calls import answer, was_stopped
 from toolhub.tenants.access import revoke_token
-from toolhub.tenants.members.writes import remove_member, set_access
 from toolhub.tenants.models import Access, ApiToken, Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.people.writes import remove_member, set_access
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

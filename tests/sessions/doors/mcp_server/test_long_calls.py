@@ -35,7 +35,7 @@ from tests.cast import make_role, make_token
 from tests.sessions.doors.mcp_server.far_side import NAME, FarSide
 from tests.sessions.doors.mcp_server.gateway import BOTH, ask, call, connected, text_of, web_server, workers
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

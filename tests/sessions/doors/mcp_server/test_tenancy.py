@@ -24,7 +24,7 @@ from tests.cast import (
     make_toolkit,
 )
 from toolhub.tenants.models import Access, Membership
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

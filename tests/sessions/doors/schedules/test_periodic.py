@@ -13,9 +13,9 @@ from capabilities.models import Agent, Grant
 from sessions.doors.schedules import periodic
 from sessions.models import ChatSession, Notice, Reminder, Schedule, Turn, TurnStatus
 from tests.cast import make_session, make_tool, make_turn
-from toolhub.tenants.members.writes import remove_member
 from toolhub.tenants.models import AuditEntry, Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import remove_member
+from toolhub.tenants.rows.scope import organisation_scope
 
 AGO = timedelta(minutes=1)
 

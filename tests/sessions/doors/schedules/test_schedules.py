@@ -14,9 +14,9 @@ from sessions.models import ChatSession, Schedule
 from tests.cast import PASSWORD, make_agent, make_member, make_session
 from tests.rest import Rest
 from tests.sessions.doors.schedules.test_periodic import schedule
-from toolhub.tenants.members.writes import set_access
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.people.writes import set_access
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -28,7 +28,7 @@ from tests.cast import make_agent, make_member
 from tests.rest import Rest
 from tests.scripted_openai import Raw, Say, ScriptedOpenAI
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ACME = "/o/acme/"

@@ -11,7 +11,7 @@ from sessions.insight.connections.runs import run_connection_test
 from sessions.insight.connections.writes import request_service_test
 from tests.sessions.loop.test_every_tool import Surroundings, world
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 __all__ = ["world"]
 

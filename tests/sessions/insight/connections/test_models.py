@@ -28,7 +28,7 @@ from tests.cast import make_agent
 from tests.rest import Rest
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HTMX = {"HX-Request": "true"}

@@ -69,7 +69,7 @@ from tests.cast import (
 )
 from tests.rest import Rest
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

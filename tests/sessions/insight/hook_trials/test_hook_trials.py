@@ -18,7 +18,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.installed import install
 from tests.sessions.run_turns import run
 from toolhub.tenants.models import Access, AdminRight, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

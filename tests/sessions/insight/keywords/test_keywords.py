@@ -17,7 +17,7 @@ from sessions.selection.queries import starting_selection
 from tests.capabilities.test_pages import give_right
 from tests.cast import give_tool, make_agent, make_category, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

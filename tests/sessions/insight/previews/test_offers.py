@@ -51,7 +51,7 @@ from tests.cast import (
     make_turn,
 )
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db]
 

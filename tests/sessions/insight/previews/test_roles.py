@@ -44,7 +44,7 @@ from tests.cast import (
     make_turn,
 )
 from toolhub.tenants.models import AuditEntry, Membership, Organisation, User
-from toolhub.tenants.scope import current_scope, organisation_scope, system_scope
+from toolhub.tenants.rows.scope import current_scope, organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 

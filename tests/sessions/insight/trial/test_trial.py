@@ -27,7 +27,7 @@ from sessions.worker import process as worker
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.trials import last_trial, run_trial
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 ACME = "/o/acme/tools/"
 HTMX = {"HX-Request": "true"}

@@ -41,7 +41,7 @@ from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import a_model, accept, events_of, run, work
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 KEY = "sk-test-0123456789abcdef"
 MESSAGES: list[Json] = [

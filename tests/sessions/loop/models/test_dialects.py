@@ -20,7 +20,7 @@ from tests.rest import Rest
 from tests.scripted_openai import Json, Raw, Reply, Say, ScriptedOpenAI, call, chunk, sse
 from tests.sessions.run_turns import events_of, run, steps_of, tool_steps_of
 from toolhub.tenants.models import AuditEntry
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -27,8 +27,8 @@ from tests.cast import (
 )
 from tests.rest import API, Rest
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right, Scope
-from toolhub.tenants.places import sealed_place
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.cursors import sealed_place
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,7 @@ from sessions.selection.active_tools import ActiveTools, compute_definitions
 from sessions.selection.loading.loadable import LoadTarget
 from sessions.selection.loading.writes import By, load_category
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db]
 

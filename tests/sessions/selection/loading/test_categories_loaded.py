@@ -46,7 +46,7 @@ from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loads import answers_in, ask, carried, carried_next, loads_of, payloads, set_mode
 from tests.sessions.run_turns import events_of, run, steps_of, tool_steps_of
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -64,7 +64,7 @@ from tests.sessions.loads import (
 from tests.sessions.run_turns import run, steps_of, tool_steps_of, work
 from tests.sessions.trials import run_trial
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -32,7 +32,7 @@ from tests.sessions.loads import (
 from tests.sessions.run_turns import accept
 from tests.threads import at_once
 from toolhub.tenants.models import Membership
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

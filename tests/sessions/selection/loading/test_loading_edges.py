@@ -43,7 +43,7 @@ from tests.sessions.loads import (
 from tests.sessions.run_turns import accept, run, tool_steps_of, work
 from tests.sessions.steps import claimed, end_call, expire_lease, record_model, start_call
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -46,7 +46,7 @@ from tests.sessions.loading_model import AGENTS, CATEGORIES, CORE, KITS, TOOLS, 
 from tests.sessions.run_turns import check_request, tool_steps_of, work
 from tests.threads import at_once
 from toolhub.tenants.models import AdminRight, Membership, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 STATUSES = {
     *("loaded", "already_loaded", "unloaded", "not_loaded", "unknown"),

@@ -19,7 +19,7 @@ from tests.cast import make_session
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loads import answers_in, carried, loads_of, set_mode
 from tests.sessions.run_turns import check_request, run, steps_of, tool_steps_of
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

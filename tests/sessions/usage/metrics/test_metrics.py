@@ -47,7 +47,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions import run_turns
 from tests.sessions.usage.rollups.rows import HOUR, add_round, add_use, ended_turn
 from toolhub.tenants.models import Access, Membership, Organisation
-from toolhub.tenants.scope import has_scope, organisation_scope
+from toolhub.tenants.rows.scope import has_scope, organisation_scope
 
 TOKEN = "an-operators-token-of-32-characters-or-more"
 

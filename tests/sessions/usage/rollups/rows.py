@@ -10,7 +10,7 @@ from capabilities.choosing.pipeline.bringing import OWN
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Tool
 from sessions.models import ChatSession, Step, ToolSet, Turn, VerdictSet
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 #: The hour in which the rows' rounds begin.
 HOUR = datetime(2026, 11, 3, 9, tzinfo=UTC)

@@ -26,7 +26,7 @@ from tests.sessions import run_turns
 from tests.sessions.routed import make_routed_session
 from tests.sessions.usage.rollups.rows import HOUR, add_round, add_use, ended_turn, verdicts_of
 from toolhub.tenants.models import Membership, Organisation
-from toolhub.tenants.scope import organisation_scope, system_scope
+from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 
 @pytest.fixture

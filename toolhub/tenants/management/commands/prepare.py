@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from toolhub.static_files import collect_if_changed
-from toolhub.supervisor import say
+from toolhub.embedded.supervisor import say
+from toolhub.web.static_files import collect_if_changed
 
 
 class Command(BaseCommand):

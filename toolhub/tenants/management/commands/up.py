@@ -10,7 +10,7 @@ import sys
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from toolhub.supervisor import up
+from toolhub.embedded.supervisor import up
 
 
 class Command(BaseCommand):

@@ -429,7 +429,7 @@ def test_a_name_is_free_only_after_nothing_uses_the_module(
 
 
 def test_charlie_reaches_nothing_of_acme(in_force: HelperModule, alice: Membership, charlie: Membership) -> None:
-    from toolhub.tenants.scope import organisation_scope
+    from toolhub.tenants.rows.scope import organisation_scope
 
     with organisation_scope(charlie.organisation):
         assert not filtered_modules().exists()

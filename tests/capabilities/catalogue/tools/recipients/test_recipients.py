@@ -35,7 +35,7 @@ from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import ask, carried
 from tests.sessions.run_turns import run
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
-from toolhub.tenants.scope import organisation_scope
+from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = pytest.mark.django_db
 
