@@ -26,7 +26,7 @@ DjangoWorkerFixup(toolhub.celery.app).validate_models()
 @pytest.mark.parametrize(
     ("start", "unused"),
     [
-        (WEB, ["openai", "sessions.loop.models.transport"]),
+        (WEB, ["openai", "sessions.loop.clients.transport"]),
         (WORKER, ["toolhub.urls", "allauth.account.views", "toolhub.tenants.people.views"]),
     ],
 )

@@ -1,6 +1,6 @@
 """How much of a tool's result the model gets to see, where it is cut, and what the model reads of the cut. Pure.
 
-In a long turn `sessions/loop/history` cuts older results again.
+In a long turn `sessions/loop/conversation/history.py` cuts older results again.
 """
 
 from __future__ import annotations

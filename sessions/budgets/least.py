@@ -8,7 +8,7 @@ from capabilities.language_models.providers.prices import input_at_most, worst_c
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent
 from sessions.budgets.amounts import amount_shown
-from sessions.loop.reserving import with_usual_answer
+from sessions.loop.model_calls.reserving import with_usual_answer
 from sessions.models import Budget, BudgetScope, Measure
 
 #: Agents that a warning names.

@@ -30,7 +30,7 @@ class ClientRequest(TenantModel):
     #: Whether later requests may name its response, and the items of that, by their ids: OpenAI's `store`. The turn is
     #: on record in any case.
     is_stored = models.BooleanField(default=True)
-    #: What goes with each model call of the turn: `sessions/loop/client_requests.py` says which.
+    #: What goes with each model call of the turn: `sessions/loop/model_calls/client_requests.py` says which.
     parameters = models.JSONField(default=dict, blank=True)
     #: Its client was told that a person must answer first, and has not come back for the result: the same call again is
     #: this one, once.

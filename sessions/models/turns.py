@@ -174,7 +174,7 @@ class Turn(TenantModel):
     #: In memory only: names of its client's own tools that the model's provider refused.
     refused_tools: frozenset[str] = frozenset()
     #: In memory only, and only of a turn that a worker claimed: what its model calls go by; the agent's prompt as hooks
-    #: patched it, None where they did not; and its `sessions/loop/hooks.TurnHooks`.
+    #: patched it, None where they did not; and its `TurnHooks`.
     model: ResolvedModel
     prompt: str | None = None
     hooks: Any = None

@@ -1,7 +1,7 @@
 """Which tools a turn goes without that nobody attends: those of which every call would ask a person.
 
 What asks of some calls alone, by their arguments, by a hook or by text from outside, stays: such a call is refused
-where it would ask (`sessions/loop/asking.py`).
+where it would ask (`sessions/loop/calls/approvals.py`).
 """
 
 from __future__ import annotations

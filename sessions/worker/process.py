@@ -34,8 +34,8 @@ from sessions.doors.chats.writes import hide_throwaways, remove_deleted
 from sessions.doors.schedules import periodic
 from sessions.insight.connections import runs as connection_tests
 from sessions.insight.trial import runs as trial_runs
-from sessions.loop import task_cancels, tracing
-from sessions.loop.run import run_turn
+from sessions.loop.calls import task_cancels, tracing
+from sessions.loop.run.turn import run_turn
 from sessions.models import UNENDED, CallWait, TrialRun, Turn, TurnStatus
 from sessions.selection import schema_cache
 from sessions.selection.unused_sets import remove_unused_sets

@@ -21,8 +21,8 @@ from sessions.doors.schedules import periodic
 from sessions.doors.schedules.writes import ScheduleContent, add_schedule
 from sessions.insight.explain.reasons import Asked
 from sessions.insight.explain.why import Subject, explain
-from sessions.loop.delegation import order_of
-from sessions.loop.execution import Outcome
+from sessions.loop.calls.delegation import order_of
+from sessions.loop.tools.execution import Outcome
 from sessions.models import Schedule, TurnStatus
 from sessions.turns import reaping
 from sessions.turns.accepting import accept

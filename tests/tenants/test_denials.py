@@ -10,8 +10,8 @@ from django.db import DatabaseError
 from django.test import Client
 
 from sessions.insight.trial.writes import trial_or_404
-from sessions.loop import execution
-from sessions.loop.models.replies import Call
+from sessions.loop.clients.replies import Call
+from sessions.loop.tools import execution
 from tests.cast import PASSWORD, make_session, make_token, make_tool, make_turn
 from tests.rest import Rest
 from tests.sessions.run_turns import as_claimed

@@ -44,7 +44,7 @@ class Teaches(StrEnum):
     FILL = "fill"
     #: Definitions of tools are sent under the rules `name` of `capabilities/contract/rendering`.
     RENDER = "render"
-    #: The conversation is sent under the rule `name` of `sessions/loop/models/fitting`, with the number `value`.
+    #: The conversation is sent under the rule `name` of `sessions/loop/clients/fitting`, with the number `value`.
     HISTORY = "history"
 
 

@@ -2,7 +2,7 @@
 
 Addresses, and the pages where keys are made, are those of each vendor's own documentation in November 2026. The names
 of the output limit are those that each vendor documents for chat completions; where one takes both, the newer one is
-used. `prices` is the vendor's name in genai-prices 0.2.3, whose field maps read usage (`sessions/loop/models/usage`).
+used. `prices` is the vendor's name in genai-prices 0.2.3, whose field maps read usage (`sessions/loop/clients/usage`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Vendor:
     searching_models: str = ""
     #: The rules of `capabilities/contract/rendering` that definitions of tools are sent under; empty: those for all.
     schema_rules: str = ""
-    #: The rules that its models read a conversation by, each with its number; see `sessions/loop/models/fitting`.
+    #: The rules that its models read a conversation by, each with its number; see `sessions/loop/clients/fitting`.
     history_rules: tuple[tuple[str, int], ...] = ()
     #: What a person has to know before the address can work.
     note: str = ""

@@ -20,9 +20,9 @@ from capabilities.models import Agent, LoadingMode
 from capabilities.running.registry import CategorySpec, tool
 from capabilities.running.sandbox import MAX_CODE, describe_runtime
 from sessions.doors.builtin._making import Asked, make_tool
-from sessions.loop.continuations import continuations_of
-from sessions.loop.stored_results import stored_result
-from sessions.loop.wanted import NEXT_STEP
+from sessions.loop.conversation.continuations import continuations_of
+from sessions.loop.conversation.wanted_tools import NEXT_STEP
+from sessions.loop.tools.stored_results import stored_result
 from sessions.models import ChatSession, ClientRequest, LoadSource
 from sessions.selection.loading import writes as loading
 from sessions.selection.loading.addresses import offered_to

@@ -25,8 +25,8 @@ from sessions.doors.gateway.conversations import (
     tool_of,
 )
 from sessions.doors.gateway.errors import Invalid
-from sessions.loop.execution import stored_call
-from sessions.loop.models.replies import CALL_ID, Call
+from sessions.loop.clients.replies import CALL_ID, Call
+from sessions.loop.tools.execution import stored_call
 
 PARTS = ("text", "refusal")
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -135,7 +135,7 @@ def _tools(value: Any) -> list[dict[str, Any]]:
 
 
 def _parameters(body: Json) -> dict[str, Any]:
-    """What goes with each model call, under the names of `sessions/loop/client_requests.py`."""
+    """What goes with each model call, under the names of `sessions/loop/model_calls/client_requests.py`."""
     found: dict[str, Any] = {name: number_of(body, name, *bounds) for name, bounds in NUMBERS.items()}
     limits = [number_of(body, name, 1, 10_000_000, whole=True) for name in ("max_completion_tokens", "max_tokens")]
     found["max_output_tokens"] = next((limit for limit in limits if limit is not None), None)

@@ -30,8 +30,8 @@ Message = dict[str, Any]
 class GatewayRequest:
     """A request in the words of the house.
 
-    `messages` are neutral, as `sessions/loop/history.py` makes them, without the system's; the last one is of the user,
-    or a tool's result.
+    `messages` are neutral, as `sessions/loop/conversation/history.py` makes them, without the system's; the last one is
+    of the user, or a tool's result.
     """
 
     agent: str

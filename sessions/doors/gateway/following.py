@@ -17,7 +17,7 @@ from django.core.exceptions import PermissionDenied
 
 from sessions.doors.chats.readers import Reader, open_readers
 from sessions.doors.gateway.asked_people import sentence_for
-from sessions.loop.models.finishing import CUT, LENGTH, STOP, finish_of
+from sessions.loop.clients.finishing import CUT, LENGTH, STOP, finish_of
 from sessions.models import (
     Step,
     StepKind,

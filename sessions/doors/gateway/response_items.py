@@ -141,7 +141,7 @@ def _tools(value: Any) -> list[dict[str, Any]]:
 
 
 def _parameters(body: Json) -> dict[str, Any]:
-    """What goes with each model call, under the names of `sessions/loop/client_requests.py`."""
+    """What goes with each model call, under the names of `sessions/loop/model_calls/client_requests.py`."""
     found: dict[str, Any] = {
         "temperature": number_of(body, "temperature", 0, 2),
         "top_p": number_of(body, "top_p", 0, 1),

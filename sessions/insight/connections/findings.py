@@ -17,9 +17,9 @@ from capabilities.language_models.providers.lessons import Lesson
 from capabilities.language_models.providers.listings import is_listed
 from capabilities.language_models.providers.resolve import ResolvedModel, model_family
 from capabilities.running.mcp_client.answers import Listing as ToolListing
-from sessions.loop.models.listing import ListedModel
-from sessions.loop.models.replies import Call, Reply
-from sessions.loop.models.usage import says_cached
+from sessions.loop.clients.listing import ListedModel
+from sessions.loop.clients.replies import Call, Reply
+from sessions.loop.clients.usage import says_cached
 from toolhub.bounded_json import load_json
 
 #: The tool of a test's call, which is never run.

@@ -37,12 +37,12 @@ from sessions.insight.connections.findings import (
     checks_of_model,
     checks_of_reply,
 )
-from sessions.loop.execution import run_bounded
-from sessions.loop.models.asking import Asking, Question
-from sessions.loop.models.errors import CallStopped, ModelError
-from sessions.loop.models.exchange import read_models
-from sessions.loop.models.listing import listed_models
-from sessions.loop.models.transport import endpoint_of_provider
+from sessions.loop.clients.attempts import Asking, Question
+from sessions.loop.clients.errors import CallStopped, ModelError
+from sessions.loop.clients.exchange import read_models
+from sessions.loop.clients.listing import listed_models
+from sessions.loop.clients.transport import endpoint_of_provider
+from sessions.loop.tools.execution import run_bounded
 from sessions.models import StepStatus
 from sessions.turns.fencing import from_now
 from toolhub.durations import duration

@@ -39,9 +39,9 @@ from capabilities.language_models.providers.resolve import ResolvedModel, resolv
 from capabilities.models import Hook, Tool
 from capabilities.running.kinds.effective import effective_arguments
 from sessions.access import visible_to
-from sessions.loop.hooks import complaint_about, forced_model
-from sessions.loop.models.replies import Call
-from sessions.loop.python_hooks import python_of
+from sessions.loop.clients.replies import Call
+from sessions.loop.hooks.phases import complaint_about, forced_model
+from sessions.loop.hooks.python_hooks import python_of
 from sessions.models import OPEN_STATUSES, Step, StepKind, StepStatus, Turn
 from toolhub.bounded_json import load_json
 from toolhub.tenants.models import Access, Membership, Right

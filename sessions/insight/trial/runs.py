@@ -14,11 +14,11 @@ from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.common.queued_rows import claim_unrung
 from capabilities.contract.context import LinkNeeded, ToolError
 from capabilities.running.credentials.signing import credential_for
-from sessions.loop import execution
-from sessions.loop.asking import why_not_by_hand
-from sessions.loop.execution import Outcome
-from sessions.loop.history import OUTCOME_UNKNOWN
-from sessions.loop.models.replies import Call
+from sessions.loop.calls.approvals import why_not_by_hand
+from sessions.loop.clients.replies import Call
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN
+from sessions.loop.tools import execution
+from sessions.loop.tools.execution import Outcome
 from sessions.models import StepStatus, TrialRun, TrialStatus
 from sessions.turns.fencing import from_now
 from toolhub.tenants.models import Access

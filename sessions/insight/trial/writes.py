@@ -19,9 +19,9 @@ from capabilities.contract.masking import masked_in
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Tool
 from capabilities.running.credentials.signing import secrets_for
-from sessions.loop import execution
-from sessions.loop.execution import Outcome
-from sessions.loop.models.replies import Call
+from sessions.loop.clients.replies import Call
+from sessions.loop.tools import execution
+from sessions.loop.tools.execution import Outcome
 from sessions.models import OPEN_TRIALS, StepStatus, TrialRun
 from sessions.turns.bell import ring_for_trial
 from sessions.turns.fencing import from_now

@@ -9,8 +9,8 @@ import pytest
 from capabilities.models import Agent
 from sessions.models import ChatSession, StepStatus, TurnStatus
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.loop.test_delegation import ask, boss, children_of, coder, coder_says, session
-from tests.sessions.loop.test_hooks import hook, only_step
+from tests.sessions.loop.calls.test_delegation import ask, boss, children_of, coder, coder_says, session
+from tests.sessions.loop.hooks.test_phases import hook, only_step
 from tests.sessions.run_turns import accept, tool_steps_of, work, work_all
 from tests.sessions.steps import reread
 

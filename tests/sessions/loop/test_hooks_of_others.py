@@ -14,7 +14,7 @@ from capabilities.models import Hook
 from sessions.models import ChatSession, StepStatus, Turn
 from tests.cast import make_member
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.loop.test_hooks import payloads
+from tests.sessions.loop.hooks.test_phases import payloads
 from tests.sessions.run_turns import run, tool_steps_of
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Right
 from toolhub.tenants.rows.scope import organisation_scope

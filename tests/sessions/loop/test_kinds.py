@@ -25,8 +25,8 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, AgentTool, Tool, ToolKind
 from capabilities.running.kinds import RUNNERS
 from capabilities.running.kinds.lines import display
-from sessions.loop import execution
-from sessions.loop.execution import Outcome
+from sessions.loop.tools import execution
+from sessions.loop.tools.execution import Outcome
 from sessions.models import ChatSession, StepStatus, TrialStatus
 from tests.capabilities.catalogue.servers.servers import make_server
 from tests.scripted_openai import Say, ScriptedOpenAI, call

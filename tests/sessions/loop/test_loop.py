@@ -20,7 +20,7 @@ from capabilities.language_models.providers.resolve import ResolvedModel, resolv
 from capabilities.models import Agent, LanguageModel, Provider, Task, Tool
 from capabilities.running.registry import registry
 from capabilities.running.registry import tool as register
-from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnStatus, VerdictSet
 from sessions.turns import ledger
 from sessions.turns.endings import NOT_RUN
@@ -152,7 +152,7 @@ def test_a_turn_goes_by_the_model_that_was_resolved_and_by_nothing_else(
             own, provider=here, name="another", tool_limit=3, max_rounds=2, context_window=2_000, max_output_tokens=50
         )
 
-    monkeypatch.setattr("sessions.loop.run.resolve_model", resolved)
+    monkeypatch.setattr("sessions.loop.run.turn.resolve_model", resolved)
     with organisation_scope(session.organisation_id):
         Provider.objects.update(base_url="http://127.0.0.1:9/v1")
 

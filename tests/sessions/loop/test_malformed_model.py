@@ -16,8 +16,8 @@ import pytest
 from pytest_django import Settings
 
 from capabilities.models import Dialect, Provider
-from sessions.loop.models.replies import MAX_TEXT
-from sessions.loop.models.transport import MAX_BYTES
+from sessions.loop.clients.replies import MAX_TEXT
+from sessions.loop.clients.transport import MAX_BYTES
 from sessions.models import ChatSession, StepKind, StepStatus, Turn, TurnStatus
 from tests.cast import make_session
 from tests.scripted_openai import Json, Raw, Say, Script, ScriptedOpenAI, call, chunk, sse

@@ -43,7 +43,7 @@ from tests.sessions.loads import (
     payloads,
     reread,
 )
-from tests.sessions.loop.test_added_tools import (
+from tests.sessions.loop.conversation.test_added_tools import (
     CLOCK,
     all_replies,
     assert_begins_as,

@@ -19,7 +19,7 @@ from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, META_TOO
 from capabilities.models import Category, Effect, Grant, Role, RoleMembership, RoleRule, Tool
 from sessions.insight.explain.reasons import Asked
 from sessions.insight.explain.why import Subject, explain
-from sessions.loop.execution import refusal_to
+from sessions.loop.tools.execution import refusal_to
 from sessions.selection.active_tools import get_active_tool_permissions
 from sessions.selection.queries import selection_preview
 from tests.cast import (

@@ -13,7 +13,7 @@ from capabilities.choosing.pipeline.specs import specs
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent, LanguageModel, LoadingMode, Provider, Tool
-from sessions.loop import execution
+from sessions.loop.tools import execution
 from sessions.models import ChatSession, StepStatus
 from sessions.selection.queries import selection_preview
 from tests.cast import give_tool, make_category, make_member, make_role, make_tool

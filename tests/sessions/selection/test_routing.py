@@ -19,7 +19,6 @@ from capabilities.models import AgentTool, LanguageModel, LoadingMode, Provider,
 from sessions.asking.approvals.writes import approve
 from sessions.insight.explain.reasons import Asked
 from sessions.insight.explain.why import Subject, explain
-from sessions.loop import run as run_room
 from sessions.models import Approval, ChatSession, Step, Turn, TurnStatus
 from sessions.selection.queries import select_tools, selection_preview
 from sessions.turns import accepting
@@ -276,7 +275,7 @@ def test_a_turn_that_crashed_keeps_what_was_decided(
 ) -> None:
     provider.enqueue(Say(calls=[call("git_status", {})]), Say("Nothing."))
     with monkeypatch.context() as patch:
-        patch.setattr(run_room, "answer_calls", killed)
+        patch.setattr("sessions.loop.run.turn.answer_calls", killed)
         with pytest.raises(KilledError):
             run(session, "Show the git status of the repository")
     set_routing(session, routing_mode=RoutingMode.KEYWORDS, routing_tokens=100)
@@ -311,7 +310,7 @@ def test_a_tool_that_was_found_stays_after_a_crash(
         Say(calls=[call(SEARCH, {"query": "create a task"})]), Say(calls=[call("task_list", {}, id="b")]), Say("Ok.")
     )
     with monkeypatch.context() as patch:
-        patch.setattr("sessions.loop.carried.select_tools", killed_the_second_time(select_tools))
+        patch.setattr("sessions.loop.model_calls.sent_tools.select_tools", killed_the_second_time(select_tools))
         with pytest.raises(KilledError):
             run(session, UNMATCHED)
     turn = last_turn(session)
@@ -597,7 +596,7 @@ def test_what_a_step_keeps_of_routing_may_be_nonsense(
 ) -> None:
     provider.enqueue(Say(calls=[call("git_log", {})]), Say("There."))
     with monkeypatch.context() as patch:
-        patch.setattr(run_room, "answer_calls", killed)
+        patch.setattr("sessions.loop.run.turn.answer_calls", killed)
         with pytest.raises(KilledError):
             run(session, UNMATCHED)
     turn = last_turn(session)

@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from sessions.loop import delegation, run
+from sessions.loop.calls import delegation
+from sessions.loop.run import turn as run
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns import accepting, bell, ledger, reaping
 from sessions.turns import waiting as parking

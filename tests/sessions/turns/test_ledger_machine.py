@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sessions.loop import delegation
+from sessions.loop.calls import delegation
 from sessions.models import OPEN_STATUSES, UNANSWERED, ChatSession, Step, StepKind, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger, reaping
 from sessions.turns import waiting as parking

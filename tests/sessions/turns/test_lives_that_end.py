@@ -9,7 +9,7 @@ import pytest
 
 from capabilities.models import Agent, Offer
 from sessions.doors.schedules import periodic
-from sessions.loop.run import claimed_turn
+from sessions.loop.run.turn import claimed_turn
 from sessions.models import ChatSession, Step, StepStatus, Turn, TurnStatus
 from sessions.turns import ledger, reaping
 from sessions.turns.fencing import check_may_start

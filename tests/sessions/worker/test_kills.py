@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from capabilities.running.sandbox import isolation, shell
-from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN
 from tests.capabilities.running.mcp_client.over_http import raw_server
 from tests.processes import alive, children_of, wait_for
 from tests.scripted_openai import Say, ScriptedOpenAI, call

@@ -46,7 +46,7 @@ from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.pages import signed_in
 
-FOLDER = "capabilities/catalogue/helper_modules"
+FOLDER = "capabilities/catalogue/python_tools/helper_modules"
 
 
 def _reader(request: MemberRequest) -> Membership:

@@ -33,7 +33,7 @@ def test_numpy_is_imported_behind_its_number_of_threads_alone() -> None:
     files = [path for room in ROOMS for path in (ROOT / room).rglob("*.py") if imports.search(path.read_text())]
 
     assert files
-    assert {path.parent for path in files} == {ROOT / "capabilities/routing"}
+    assert {path.parent for path in files} == {ROOT / "capabilities/choosing/routing"}
 
 
 def test_threads_that_need_the_same_threshold_measure_it_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from capabilities.language_models.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
 from capabilities.models import AUTO, Agent, LanguageModel, Provider
-from sessions.loop.models.transport import endpoint_of
+from sessions.loop.clients.transport import endpoint_of
 from tests.cast import make_agent
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.rows.scope import organisation_scope

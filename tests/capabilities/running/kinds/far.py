@@ -14,7 +14,7 @@ from capabilities.contract.results import ToolResult
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import McpServer, ToolKind, ToolVersion
 from capabilities.running.kinds import mcp
-from sessions.loop import execution
+from sessions.loop.tools import execution
 from tests.capabilities.running.mcp_client.scripted import Script
 from tests.cast import make_tool
 from toolhub.tenants.models import Organisation

@@ -36,8 +36,9 @@ from capabilities.models import (
 from capabilities.running.kinds import RUNNERS
 from sessions.asking.approvals import queries, writes
 from sessions.insight.trial import writes as trying
-from sessions.loop import asking, parking, preparing
-from sessions.loop.preparing import Prepared
+from sessions.loop.calls import approvals, preparing
+from sessions.loop.calls.preparing import Prepared
+from sessions.loop.run import parking
 from sessions.models import (
     Approval,
     ApprovalKind,
@@ -300,14 +301,14 @@ def test_a_replayed_approval_is_refused(approved: Approval, session: ChatSession
 def test_an_approval_that_is_used_or_ends_between_the_look_and_the_start_lets_nothing_run(
     approved: Approval, session: ChatSession, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
-    look = asking.why_not_as_approved
+    look = approvals.why_not_as_approved
 
     def changed_meanwhile(approval: Approval, prepared: Prepared) -> Any:
         found = look(approval, prepared)
         Approval.objects.update(**{field: timezone.now()})
         return found
 
-    monkeypatch.setattr(asking, "why_not_as_approved", changed_meanwhile)
+    monkeypatch.setattr(approvals, "why_not_as_approved", changed_meanwhile)
 
     assert refused_after(approved).startswith("Not run: this approval was used before")
     assert titles(session) == []

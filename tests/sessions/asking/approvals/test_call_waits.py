@@ -27,8 +27,9 @@ from capabilities.models import (
 )
 from sessions.asking.approvals import queries, writes
 from sessions.asking.approvals.writes import ContentRefused
-from sessions.loop import call_waits, parking, task_cancels
-from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.calls import call_waits, task_cancels
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN
+from sessions.loop.run import parking
 from sessions.models import (
     Approval,
     ApprovalKind,

@@ -15,7 +15,7 @@ from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.models import AskWhen, Tool
 from sessions.asking.approvals import writes
 from sessions.doors.builtin import system
-from sessions.loop.asking import why_not_by_hand
+from sessions.loop.calls.approvals import why_not_by_hand
 from sessions.models import ApprovalStatus, ChatSession, StepStatus, TurnStatus
 from sessions.selection.unattended import why_asks_in
 from tests.cast import make_agent, make_category, make_member, make_role, make_session, make_tool

@@ -10,8 +10,8 @@ from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.contract.context import ToolError
 from capabilities.models import Tool
 from capabilities.running.registry import registry
-from sessions.loop import execution
-from sessions.loop.models.replies import Call
+from sessions.loop.clients.replies import Call
+from sessions.loop.tools import execution
 from sessions.models import ChatSession, StepStatus, Turn
 from tests.cast import make_category, make_role, make_session, make_tool, make_turn
 from toolhub.tenants.models import Membership

@@ -10,7 +10,7 @@ from capabilities.models import Agent
 from sessions.doors.builtin.cron import cron_add
 from sessions.doors.schedules import periodic
 from sessions.insight.trial.writes import trial_or_404
-from sessions.loop.execution import context_of
+from sessions.loop.tools.execution import context_of
 from sessions.models import ChatSession, Schedule, Turn
 from tests.cast import make_category, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.doors.builtin.conftest import Use

@@ -4,7 +4,7 @@ import pytest
 
 from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.running.registry import registry
-from sessions.loop import execution
+from sessions.loop.tools import execution
 from sessions.models import ChatSession, StepStatus, TurnEvent
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
 from tests.sessions.doors.builtin.conftest import Use

@@ -7,7 +7,7 @@ from django.test import Client
 
 from capabilities.contract.results import ResultFile, ToolResult
 from sessions.doors.chats.writes import delete_session, remove_deleted
-from sessions.loop import result_files
+from sessions.loop.tools import result_files
 from sessions.models import ChatSession, StepFile, StepStatus, Turn
 from tests.cast import make_member
 from tests.rest import Rest

@@ -22,8 +22,8 @@ from sessions.insight.connections import runs
 from sessions.insight.connections.findings import TOOL
 from sessions.insight.connections.runs import run_connection_test
 from sessions.insight.connections.writes import request_model_test, request_provider_test
-from sessions.loop.models.exchange import read_models
-from sessions.loop.models.listing import ListedModel, listed_models
+from sessions.loop.clients.exchange import read_models
+from sessions.loop.clients.listing import ListedModel, listed_models
 from tests.cast import make_agent
 from tests.rest import Rest
 from tests.scripted_openai import Json, Raw, Say, ScriptedOpenAI, call

@@ -19,9 +19,9 @@ from capabilities.models import Category, RoleMembership, Task, Tool
 from sessions.insight.trial import runs as trial_runs
 from sessions.insight.trial import writes as trying
 from sessions.insight.trial.forms import TrialForm
-from sessions.loop import execution
-from sessions.loop.execution import Outcome
-from sessions.loop.history import OUTCOME_UNKNOWN
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN
+from sessions.loop.tools import execution
+from sessions.loop.tools.execution import Outcome
 from sessions.models import Step, TrialRun, TrialStatus, TurnStatus
 from sessions.worker import process as worker
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn

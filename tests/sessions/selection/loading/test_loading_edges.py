@@ -13,8 +13,8 @@ from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.context import ToolContext
 from capabilities.models import Agent, LoadingMode, Tool, Toolkit
 from sessions.doors.builtin.dynamic import place_of
-from sessions.loop.history import OUTCOME_UNKNOWN
-from sessions.loop.prefix import Prefix, remembered
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN
+from sessions.loop.conversation.prefix import Prefix, remembered
 from sessions.models import ChatSession, LoadSource, Step, StepStatus
 from sessions.selection.loading import loadable
 from sessions.selection.loading import writes as loading

@@ -1,0 +1,258 @@
+"""A conversation made fit for the model that reads it next. Pure: neutral messages in, neutral messages out.
+
+For every model, whatever the conversation came from: a reply without words and calls is left out, each result follows
+its call and each call has one result, and no two calls have the same id. What only some models insist on is a rule,
+known of the vendor or learned from a refusal (`rule_of`):
+
+call_ids          ids are letters and digits of this exact length, or (above EXACT) at most this many characters
+no_empty_text     no message is empty
+no_null_text      a reply that is all calls has an empty text, and not none
+system_first      what stands for the system is one message in front
+alternate         messages of one role in a row are one
+user_first        the conversation begins with the user
+answered_results  a reply stands between results and the user's next message
+
+What is changed is the same in each request, so that a provider's prompt cache holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from sessions.loop.clients.refusals import REFUSED, Refusal
+from sessions.loop.clients.requests import TOOLS
+
+Message = dict[str, Any]
+Rules = Mapping[str, int]
+#: Lengths of ids up to this one are exact: no vendor takes so few, and any number below as well.
+EXACT = 16
+_ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+#: What stands in place of nothing.
+NO_TEXT = "(no text)"
+NO_RESULT = "(no result)"
+BEGUN = "(The conversation goes on.)"
+NOTED = "(noted)"
+
+
+def fitted(messages: Sequence[Mapping[str, Any]], rules: Rules) -> list[Message]:
+    """The conversation under these rules. What needs no change is passed on as it is."""
+    found = list(_paired(messages))
+    if "system_first" in rules:
+        found = _system_first(found)
+    if "answered_results" in rules:
+        found = list(_answered(found))
+    if "alternate" in rules:
+        found = list(_merged(found))
+    if "user_first" in rules or "alternate" in rules:
+        found = _begun_by_user(found)
+    if "no_empty_text" in rules:
+        found = list(map(_with_text, found))
+    if "no_null_text" in rules:
+        found = [each if each.get("content") is not None else {**each, "content": ""} for each in found]
+    if "call_ids" in rules:
+        found = list(_with_ids(found, rules["call_ids"]))
+    return found
+
+
+# -- For every model --------------------------------------------------------------------------------------------------
+
+
+def _paired(messages: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    """Without replies that say nothing, and with one result for each call, right behind it."""
+    known: set[str] = set()
+    left: dict[str, str] = {}
+    for each in messages:
+        message = dict(each)
+        if message["role"] != "tool":
+            yield from (_result(id, NO_RESULT) for id in left.values())
+            left = {}
+        if message["role"] == "tool":
+            id = left.pop(message["tool_call_id"], None)
+            if id is not None:
+                yield message if id == message["tool_call_id"] else {**message, "tool_call_id": id}
+        elif message["role"] != "assistant":
+            yield message
+        elif message.get("tool_calls"):
+            ids = [call["id"] for call in message["tool_calls"]]
+            new = [_unlike(id, known) for id in ids]
+            left = dict(zip(ids, new, strict=True))
+            yield message if new == ids else _with_call_ids(message, new)
+        elif _says(message) or message.get("extras"):
+            yield message
+    yield from (_result(id, NO_RESULT) for id in left.values())
+
+
+def _unlike(id: str, known: set[str]) -> str:
+    """The id, or where it came before, one that did not."""
+    new, count = id, 2
+    while new in known:
+        new, count = f"{id[:56]}_{count}", count + 1
+    known.add(new)
+    return new
+
+
+def _result(id: str, content: str) -> Message:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+def _with_call_ids(message: Message, ids: Sequence[str]) -> Message:
+    calls = [{**call, "id": id} for call, id in zip(message["tool_calls"], ids, strict=True)]
+    return {**message, "tool_calls": calls}
+
+
+def _says(message: Mapping[str, Any]) -> bool:
+    return bool((message.get("content") or "").strip())
+
+
+# -- Rules ------------------------------------------------------------------------------------------------------------
+
+
+def _with_ids(messages: Sequence[Message], length: int) -> Iterator[Message]:
+    for message in messages:
+        if message["role"] == "tool":
+            yield {**message, "tool_call_id": sent_id(message["tool_call_id"], length)}
+        elif message.get("tool_calls"):
+            yield _with_call_ids(message, [sent_id(call["id"], length) for call in message["tool_calls"]])
+        else:
+            yield message
+
+
+def sent_id(id: str, length: int) -> str:
+    """The id in a form of this length; one that fits stays as it is."""
+    if length > EXACT:
+        return id if len(id) <= length else f"call_{_letters(id, length - 5)}"
+    return id if re.fullmatch(f"[a-zA-Z0-9]{{{length}}}", id) else _letters(id, length)
+
+
+def _letters(id: str, length: int) -> str:
+    """So many letters and digits that stand for the id."""
+    number, found = int.from_bytes(sha256(id.encode("utf-8", "replace")).digest()), ""
+    while len(found) < min(length, 40):
+        number, place = divmod(number, len(_ALPHABET))
+        found += _ALPHABET[place]
+    return found
+
+
+def _with_text(message: Message) -> Message:
+    if message["role"] == TOOLS or _says(message) or message.get("tool_calls"):
+        return message
+    return {**message, "content": NO_RESULT if message["role"] == "tool" else NO_TEXT}
+
+
+def _system_first(messages: Sequence[Message]) -> list[Message]:
+    told = [each["content"] for each in messages if each["role"] == "system" and _says(each)]
+    others = [each for each in messages if each["role"] != "system"]
+    return [{"role": "system", "content": "\n\n".join(told)}, *others] if told else others
+
+
+def _answered(messages: Sequence[Message]) -> Iterator[Message]:
+    before = ""
+    for message in messages:
+        if message["role"] == "user" and before == "tool":
+            yield {"role": "assistant", "content": NOTED}
+        before = message["role"]
+        yield message
+
+
+def _merged(messages: Sequence[Message]) -> Iterator[Message]:
+    """With messages of the user, or of the assistant, that stand in a row as one; results stay as they are."""
+    last: Message | None = None
+    for message in messages:
+        if last is not None and _are_one(last, message):
+            texts = [text for text in (last.get("content"), message.get("content")) if text]
+            last = {**last, **message, "content": "\n\n".join(texts)}
+            continue
+        if last is not None:
+            yield last
+        last = message
+    if last is not None:
+        yield last
+
+
+def _are_one(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one["role"] != other["role"] or one["role"] not in ("user", "assistant", "system"):
+        return False
+    return "extras" not in one and "extras" not in other  # behind calls stand their results
+
+
+def _begun_by_user(messages: list[Message]) -> list[Message]:
+    at = next((place for place, each in enumerate(messages) if each["role"] not in ("system", TOOLS)), len(messages))
+    if at == len(messages) or messages[at]["role"] == "user":
+        return messages
+    return [*messages[:at], {"role": "user", "content": BEGUN}, *messages[at:]]
+
+
+# -- What a refusal teaches -------------------------------------------------------------------------------------------
+
+_ID = r"(?:tool[_ ]?call|function[_ ]?call|call)[_ ]?ids?\b|tool_calls?[\[.\]0-9]*\.?id\b|call_id"
+_EXACT = re.compile(rf"(?:{_ID}).{{0,200}}?(?:length of|exactly|be)\s+(\d{{1,2}})\b", re.IGNORECASE | re.DOTALL)
+_MOST = re.compile(
+    rf"(?:{_ID}).{{0,300}}?(?:max(?:imum)?(?: length)?(?: of)?|at most|longer than|up to|<=)\s*(?:length\s*)?"
+    r"(\d{2,3})\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_TEXTS = (
+    (
+        "no_null_text",
+        re.compile(r"expected a string, got null|content.{0,60}none is not an allowed|content.{0,60}\bnull\b", re.I),
+    ),
+    (
+        "no_empty_text",
+        re.compile(
+            r"(?:content|text|message|parts?)\b.{0,80}(?:non-?empty|not be empty|be empty|cannot be (?:empty|blank)"
+            r"|non-whitespace|is empty|at least one|must not be blank)|(?:empty|blank) (?:content|text|message)"
+            r"|must have either content or tool_calls|must include at least one parts? field",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "answered_results",
+        re.compile(r"unexpected role '?user'? after role '?tool|user.{0,30}(?:after|follow)\w*.{0,20}tool", re.I),
+    ),
+    (
+        "system_first",
+        re.compile(
+            r"unexpected role '?system|system (?:message|role|prompt)s?.{0,60}(?:first|beginning|start|begin)"
+            r"|(?:only|one|single|multiple).{0,20}system (?:message|prompt)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "alternate",
+        re.compile(
+            r"alternat|consecutive .{0,30}(?:roles?|messages?|user|assistant)|roles? must .{0,30}(?:differ|switch)"
+            r"|unexpected role '?(?:user|assistant)'? after role '?(?:user|assistant)|same role",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "user_first",
+        re.compile(
+            r"(?:first|begin|start)\w*.{0,60}\buser\b|\buser\b.{0,40}(?:first|begin|start)"
+            r"|function call turn comes immediately after a user turn|unexpected role '?assistant",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+def rule_of(refusal: Refusal, in_force: Rules) -> tuple[str, int] | None:
+    """The rule that a refusal of the conversation asks for, with its number; None for none, and for one that is in
+    force."""
+    if refusal.status not in REFUSED:
+        return None
+    if found := _EXACT.search(refusal.words):
+        return _new("call_ids", int(found[1]), in_force)
+    if found := _MOST.search(refusal.words):
+        return _new("call_ids", int(found[1]), in_force)
+    for name, words in _TEXTS:
+        if words.search(refusal.words) and name not in in_force:
+            return name, 0
+    return None
+
+
+def _new(name: str, number: int, in_force: Rules) -> tuple[str, int] | None:
+    return (name, number) if number >= 6 and in_force.get(name) != number else None

@@ -1,0 +1,163 @@
+"""Where a model is, and how its provider is reached over the openai SDK: one guarded client for each origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+import httpx2
+import openai
+from django.conf import settings
+
+from capabilities.language_models.providers.resolve import ResolvedModel, ResolvedProvider
+from capabilities.running.egress import guarded_client
+from sessions.loop.clients.errors import ModelError
+from sessions.loop.clients.failures import Failed
+from toolhub.bounded_json import load_json
+
+#: Bytes of one answer; more is no answer.
+MAX_BYTES = 8_000_000
+#: Bytes of a refusal that are read at all; of one that is compressed, which can become a thousand times as many.
+MAX_ERROR_BYTES = 262_144
+MAX_PACKED_ERROR_BYTES = 16_384
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model is, and what opens it."""
+
+    base_url: str
+    api_key: str
+    model: str
+    #: "host:port" that our own configuration named, and that may be on this machine; empty for any other.
+    trusted_origin: str = ""
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether it is the offline model: the only one that our own configuration names."""
+        return bool(self.trusted_origin)
+
+
+def endpoint_of(model: ResolvedModel) -> Endpoint:
+    """Its address. A provider without one is the offline model. Raises ModelError; ValueError where the model was read
+    to be shown, without the key."""
+    return endpoint_of_provider(model.provider, model.name)
+
+
+def endpoint_of_provider(provider: ResolvedProvider, model_name: str = "") -> Endpoint:
+    """The same for the provider itself."""
+    if provider.api_key is None:
+        raise ValueError(f"{provider.slug} was read without its key.")
+    if not provider.is_enabled:
+        raise ModelError("provider_disabled", f"The provider {provider.name} is switched off.")
+    if provider.base_url:
+        return Endpoint(provider.base_url, provider.api_key, model_name)
+    offline = settings.TOOLHUB_OFFLINE_MODEL_URL
+    return Endpoint(offline, "offline", model_name, httpx2.URL(offline).netloc.decode())
+
+
+@lru_cache(maxsize=64)
+def http_client(trusted_origin: str) -> httpx2.Client:
+    client = guarded_client(timeout=float(settings.TOOLHUB_MODEL_SECONDS), trusted_origin=trusted_origin)
+    client.event_hooks = {"response": [_shorten_refusal]}
+    return client
+
+
+@lru_cache(maxsize=256)
+def sdk(endpoint: Endpoint) -> openai.OpenAI:
+    client = openai.OpenAI(
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key or "none",
+        http_client=http_client(endpoint.trusted_origin),
+        max_retries=0,
+    )
+    # The SDK takes these from our environment; they are nobody's business but the operator's own provider's.
+    client.organization = client.project = None
+    return client
+
+
+class _Beginning(httpx2.SyncByteStream):
+    """The first bytes of a body: the SDK reads a refusal whole, however long it is."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, most: int) -> None:
+        self.stream, self.most = stream, most
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self.most
+        for piece in self.stream:
+            yield piece[:left]
+            left -= len(piece)
+            if left <= 0:
+                return
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def _shorten_refusal(response: httpx2.Response) -> None:
+    if response.is_error and isinstance(response.stream, httpx2.SyncByteStream):
+        is_packed = "content-encoding" in response.headers
+        response.stream = _Beginning(response.stream, MAX_PACKED_ERROR_BYTES if is_packed else MAX_ERROR_BYTES)
+
+
+def bounded(response: httpx2.Response) -> Iterator[bytes]:
+    received = 0
+    for piece in response.iter_bytes():
+        received += len(piece)
+        if received > MAX_BYTES:
+            raise Failed("provider_invalid", f"The provider's answer is over {MAX_BYTES:,} bytes.", again=False)
+        yield piece
+
+
+def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
+    """The data of each server-sent event. Bytes are joined before they are read as UTF-8; CR LF and LF end a line. An
+    event also ends where the next one begins without the empty line between them."""
+    data: list[str] = []
+    for line in _lines(pieces):
+        is_data = line.startswith(("data:", "error:"))
+        if data and (not line or line.startswith("event:") or (is_data and _is_whole("\n".join(data)))):
+            yield "\n".join(data)
+            data = []
+        if is_data:
+            data.append(line.partition(":")[2].removeprefix(" "))
+    if data:
+        yield "\n".join(data)
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    begun: list[bytes] = []
+    for piece in pieces:
+        first, *lines = piece.split(b"\n")
+        begun.append(first)
+        if not lines:
+            continue
+        lines.insert(0, b"".join(begun))
+        begun = [lines.pop()]
+        for raw in lines:
+            yield raw.rstrip(b"\r").decode("utf-8", "replace")
+    if rest := b"".join(begun):
+        yield rest.decode("utf-8", "replace").rstrip()
+
+
+def _is_whole(data: str) -> bool:
+    """Whether this is an event by itself, and no line of a longer one."""
+    if data.strip() == "[DONE]":
+        return True
+    try:
+        load_json(data, most_values=800_000, most_depth=500, constant=float)
+    except ValueError:
+        return False
+    return True
+
+
+def begins_with(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes that are no space, or none where there is nothing else; and all pieces again."""
+    read: list[bytes] = []
+    for piece in pieces:
+        read.append(piece)
+        first = b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:16] if piece.strip() else b""
+        if first and (first[:1] in b"{[<" or len(first) >= 6 or b":" in first):
+            return first, chain(read, pieces)
+    return b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:16], iter(read)

@@ -1,0 +1,427 @@
+"""One turn from its claim to its end: select, ask the model, run what it calls for, ask again.
+
+Everything that counts is read from stored steps and stored before it is acted on, so that any worker can go on with
+the turn from any point.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from django.db.models import Exists, OuterRef
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from capabilities.choosing.pipeline.routing import is_routed
+from capabilities.common.tokens import count_tokens
+from capabilities.contract.wire import namespaces_in
+from capabilities.language_models.providers.learning import learn
+from capabilities.language_models.providers.lessons import Lesson
+from capabilities.language_models.providers.prices import cost_of
+from capabilities.language_models.providers.resolve import resolve_model
+from capabilities.running.kinds.lines import display
+from sessions.loop.calls import tracing
+from sessions.loop.calls.batch import answer_calls, can_read_on
+from sessions.loop.clients.attempts import Asking, Question
+from sessions.loop.clients.errors import CallStopped, ModelBusy, ModelError, SearchRefused, ToolsRefused
+from sessions.loop.clients.finishing import CUT, FILTERED
+from sessions.loop.clients.replies import CALL_ID, Reply
+from sessions.loop.clients.responses import found_in
+from sessions.loop.clients.usage import Usage, priced_use
+from sessions.loop.conversation.added_tools import in_conversation
+from sessions.loop.conversation.compacting import compact
+from sessions.loop.conversation.history import Conversation, Past, TooLong
+from sessions.loop.conversation.prefix import prefix_of, remembered
+from sessions.loop.conversation.steps import Steps, read_steps, steps_of
+from sessions.loop.hooks.phases import TurnHooks
+from sessions.loop.model_calls.admission import TurnFailed, admit_model_call
+from sessions.loop.model_calls.client_requests import as_asked, asked_for, own_arguments
+from sessions.loop.model_calls.drafts import Draft
+from sessions.loop.model_calls.fallback import fall_back
+from sessions.loop.model_calls.refused_tools import leave_out
+from sessions.loop.model_calls.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
+from sessions.loop.model_calls.sent_tools import Carried, carried_by
+from sessions.loop.run.parking import Parked, settle
+from sessions.loop.run.single_calls import answer_single_call
+from sessions.loop.tools import execution
+from sessions.models import LoadedToolkit, Step, StepStatus, ToolSet, Turn, TurnEvent, TurnStatus
+from sessions.selection.routing import remembered_routing, routing_left
+from sessions.turns import ledger
+from sessions.turns.fencing import check_may_start, owned
+from sessions.turns.held import Held
+from toolhub.durations import duration
+from toolhub.tenants.rows.statements import Select
+
+#: Seconds that a provider's wish to be left alone is passed on as, at most.
+MAX_RETRY_AFTER = 86_400
+ROUND_LIMIT = (
+    "I stopped after {rounds} rounds without a final answer. What was done so far stands; write again to go on."
+)
+
+
+class HalfReply(CallStopped):
+    """The turn was stopped while the model wrote; `reply` is what `ledger.record_model_step` takes of what there is."""
+
+    def __init__(self, reply: dict[str, Any]) -> None:
+        super().__init__()
+        self.reply = reply
+
+
+_CLAIMED = Select(
+    lambda: (
+        owned()
+        .select_related("agent__model__provider", "session", "client_request")
+        .annotate(has_loads=Exists(LoadedToolkit.objects.filter(session=OuterRef("session"))), database_now=Now())
+    )
+)
+
+
+def claimed_turn(claim: ledger.Claim) -> Turn:
+    """The turn with its session, its agent and what its client sent, and with its model resolved. Raises LeaseLost. One
+    query."""
+    turns: list[Turn] = _CLAIMED.instances(turn=claim.turn_id, epoch=claim.epoch)
+    if not turns:
+        raise ledger.LeaseLost(str(claim.turn_id))
+    (turn,) = turns
+    turn.registry_version = vars(turn)["registry"]
+    turn.clock_ahead = clock_ahead(vars(turn)["database_now"])
+    turn.model = resolve_model(turn.agent.model, turn.agent)
+    return turn
+
+
+def run_turn(held: Held) -> None:
+    """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
+    turn = claimed_turn(held.claim)
+    turn.hooks = TurnHooks(turn, held)
+    with tracing.invoke_agent(turn, held.claim) as span:
+        span.fail(_run(turn, held))
+
+
+def _run(turn: Turn, held: Held) -> str:
+    """Run the turn as far as it goes; returns the code of what it ends with, or is given back for; "" for none."""
+    try:
+        check_may_start(vars(turn))
+        turn.hooks.resolve_model()
+        turn.model = as_asked(turn.model, turn)
+        end = _answer(turn, held)
+        ledger.finish(held.claim, TurnStatus.DONE, **end)
+        return str(end.get("error_code", ""))
+    except Parked:
+        return ""
+    except TurnFailed as failed:
+        ledger.finish(
+            held.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed), reply=failed.reply
+        )
+        return failed.code
+    except ModelBusy as busy:
+        ledger.write_event(held.claim, "provider_busy", {"error_code": busy.code, "seconds": round(busy.wait)})
+        ledger.release(held.claim, wait=busy.wait)
+        return busy.code
+    except ModelError as error:
+        ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, **_why_failed(error))
+        return error.code
+    except ledger.CancelRequested:
+        held.stop("cancelled")
+        return _end_stopped(held)
+    except HalfReply as half:
+        return _end_stopped(held, half.reply)
+    except CallStopped:
+        return _end_stopped(held)
+    finally:
+        turn.hooks.settle()
+
+
+def _why_failed(error: ModelError) -> dict[str, Any]:
+    """The words of an error that ends a turn, and when the provider says that another try is worth it."""
+    if error.retry_after is None:
+        return {"error_message": str(error)}
+    seconds = min(math.ceil(error.retry_after), MAX_RETRY_AFTER)
+    return {"error_message": f"{error} It asks to try again in {duration(seconds)}.", "retry_after": seconds}
+
+
+def _answer(turn: Turn, held: Held) -> dict[str, Any]:
+    """Go round until the model has an answer; returns the fields of the end."""
+    if turn.asked is not None and turn.asked.call is not None:
+        return answer_single_call(turn, held, turn.asked.call)
+    most, past, steps = 1 if turn.without_tools else turn.model.max_rounds, Past(turn), steps_of(turn)
+    while True:
+        last = steps.replies[-1] if steps.replies else None
+        if last is not None and not is_cut_short(last):
+            if not last.tool_calls:
+                return _final(last.text, last.finish_reason)
+            at_limit = last.round >= most
+            left = answer_calls(turn, held, last, steps, at_limit=at_limit)
+            if steps.waits:
+                reads_on = steps.was_delegated and can_read_on(turn, last)
+                settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
+                steps = read_steps(turn)
+                if any(call.is_unanswered for call in steps.calls):
+                    continue  # a person answered meanwhile
+            if left:
+                ledger.return_steps(held.claim, left)
+                return {"answer": last.text}
+            if at_limit:
+                return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
+        carried = carried_by(turn, held, steps)
+        try:
+            reply = _ask_model(turn, held, carried, past, steps)
+        except SearchRefused:
+            continue  # the model is known by now not to be searched for
+        except ToolsRefused as refused:
+            leave_out(turn, held, refused, carried.tool_sets)
+            continue
+        except ModelError as error:
+            if not compact(turn, held, past, error):
+                fall_back(turn, held, error)
+                past = Past(turn)
+            continue
+        if carried.is_pure_chat and reply["tool_calls"]:
+            return _without_calls(reply)
+        if not reply["tool_calls"]:
+            return _final(reply["text"], reply["finish_reason"], reply)
+        step, calls, turn.registry_version = ledger.record_model_step(held.claim, **reply)
+        steps.replies.append(step)
+        steps.calls += calls
+
+
+def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The end by a reply without calls, which is stored with it where it is not yet. Raises TurnFailed."""
+    if text:
+        return {"answer": text, "reply": reply, "cut_by": finish_reason if finish_reason in CUT else ""}
+    if finish_reason == FILTERED:
+        raise TurnFailed("content_filter", "The provider's content filter held the answer back.", reply)
+    raise TurnFailed("empty_answer", "The model answered with nothing.", reply)
+
+
+def _without_calls(reply: dict[str, Any]) -> dict[str, Any]:
+    """The end of a turn whose agent has no tools, by a reply that calls for some all the same: its words are the
+    answer. Raises TurnFailed where there are none."""
+    reply = reply | {"tool_calls": []}
+    if not reply["text"]:
+        raise TurnFailed("empty_answer", "The model called a tool, and this agent has none.", reply)
+    return _final(reply["text"], reply["finish_reason"], reply)
+
+
+# -- The model --------------------------------------------------------------------------------------------------------
+
+
+def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> dict[str, Any]:
+    """Send the conversation; returns what `ledger.record_model_step` takes of the reply.
+
+    One that met the cap of the agent's usual answers is asked for once more, with the model's own cap, where the
+    budgets have room for that.
+    """
+    turn.hooks.patch_prompt()
+    try:
+        talk, line = in_conversation(turn, held, past, steps, carried.tool_set, carried.line)
+    except TooLong as error:
+        raise TurnFailed("context_length", past.refusal or str(error)) from error
+    admit_model_call(turn, held, steps)
+    carried = replace(carried, line=line)
+    counted = talk.tokens + carried.tokens
+    was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
+    admitted = reserve_call(turn, held.claim, counted, with_whole_answer=was_cut)
+    _tell_cut(turn, held, talk)
+    is_first = not steps.calls
+    reply = _call_model(turn, held, carried, past, talk, admitted, is_first=is_first)
+    if not admitted.is_capped or reply["finish_reason"] != LENGTH:
+        return reply
+    try:
+        whole = reserve_call(turn, held.claim, counted, with_whole_answer=True)
+    except TurnFailed:  # a short answer is better than none
+        return reply
+    steps.replies.append(_record_cut_short(turn, held, reply, admitted, whole))
+    return _call_model(turn, held, carried, past, talk, whole, is_first=is_first)
+
+
+def _record_cut_short(turn: Turn, held: Held, reply: dict[str, Any], admitted: Admitted, whole: Admitted) -> Step:
+    """Store a reply that met the cap of usual answers, with what it cost and without its words: it is asked for anew,
+    and nobody goes on from half of it."""
+    ledger.restart_draft(held.claim)
+    bare = reply | {"text": "", "tool_calls": [], "extras": "", "status": StepStatus.FAILED}
+    step, _, turn.registry_version = ledger.record_model_step(held.claim, **bare)
+    caps = {"tokens": admitted.model.max_output_tokens, "most": whole.model.max_output_tokens}
+    ledger.write_event(held.claim, "answer_cut_short", caps)
+    return step
+
+
+def _call_model(
+    turn: Turn, held: Held, carried: Carried, past: Past, talk: Conversation, admitted: Admitted, *, is_first: bool
+) -> dict[str, Any]:
+    """Make the call that was let through. What is reserved for it is settled with the reply, and given back where there
+    is none. `is_first` says that the turn has no reply with calls yet."""
+    tool_set = carried.tool_set
+    draft, started_at = Draft(held), timezone.now()
+    asking = Asking(
+        Question(
+            model=admitted.model,
+            messages=talk.messages,
+            tools=carried.declared.wire,
+            all_tools=tool_set.wire if carried.line is not None else "",
+            tools_key=carried.declared.pk,
+            cache_key=str(turn.session_id),
+            asked_for=asked_for(turn, admitted.model.dialect, is_first=is_first),
+            displays=displays_of(talk.messages) if turn.model.is_offline else {},
+        ),
+        stopped=held.stopped,
+        deadline=held.deadline(turn.deadline_at),
+        on_lesson=partial(_learn, turn, held),
+        options={"on_text": draft.add, "on_wait": draft.pass_on, "on_restart": draft.restart},
+    )
+
+    def stored(reply: Reply) -> dict[str, Any]:
+        sent = carried if asking.question.adds_tools else replace(carried, line=None)
+        prefix = prefix_of(turn, sent.declared, asking.question.parts, past.first, tools_of=asking.question.tools_of)
+        line = sent.line.marks if sent.line is not None else None
+        return {
+            "started_at": started_at,
+            "tool_set": tool_set,
+            "declared_set": sent.declared if sent.line is not None else None,
+            "prompt": remembered(turn, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply), line),
+            "verdict_set": carried.verdict_set,
+            "load_count": carried.load_count,
+            "routing": dict(carried.routing),
+            "all_tool_tokens": carried.all_tool_tokens,
+            "prompt_bytes": prefix.prompt_bytes,
+            "prefix_bytes": prefix.prefix_bytes,
+            "reserved": admitted.reserved,
+            **_said(turn, talk, sent.tokens, reply, started_at),
+            **_found(reply, sent.declared),
+        }
+
+    try:
+        return stored(tracing.ask(turn, asking))
+    except ModelError:
+        if draft.text:
+            draft.restart()
+        if admitted.reserved is not None:
+            ledger.release_reservation(held.claim)
+        raise
+    except CallStopped as stopped:
+        half = asking.half_reply()
+        if half is None or held.reason in ("draining", "lost"):
+            raise
+        raise HalfReply(stored(half)) from stopped
+
+
+def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, Any]:
+    """What the agent's next turn is routed by, where it is. A quick question changes nothing of it."""
+    if not is_routed(turn.agent):
+        return {}
+    if turn.without_tools:
+        return routing_left(turn.session, turn.agent_id)
+    calls = [call.name for call in reply.calls]
+    return remembered_routing(turn, carried.routed, left_loaders=carried.left_loaders, answer=reply.text, calls=calls)
+
+
+def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:
+    """What a refusal taught counts from this call on, and for all later ones."""
+    turn.model = turn.model.with_lesson(lesson)
+    learn(turn.model.public_id, lesson)
+    ledger.write_event(held.claim, "model_learned", {"model": turn.model.name, "learned": lesson.summary})
+
+
+def displays_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Each call since the user spoke as its tool's display line, by its id; without those whose tool has none."""
+    spoken = max((index for index, each in enumerate(messages) if each["role"] == "user"), default=-1)
+    calls = [call for each in messages[spoken + 1 :] for call in each.get("tool_calls", ())]
+    lines = {call["id"]: _display_of(call["function"]) for call in calls}
+    return {call_id: line for call_id, line in lines.items() if line}
+
+
+def _display_of(function: Mapping[str, str]) -> str:
+    """Empty where there is only the tool's name to show."""
+    arguments = json.loads(function["arguments"] or "{}")
+    line = display(function["name"], None, arguments if isinstance(arguments, dict) else {})
+    return "" if line == function["name"] else line
+
+
+def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
+    """What was left out of the request, as an event; a round that leaves out the same says nothing."""
+    cut = {"turns": talk.turns_cut, "parts": talk.parts_cut}
+    if not any(cut.values()):
+        return
+    known = TurnEvent.objects.filter(turn=turn, type="history_cut").order_by("-number")
+    if known.values_list("payload", flat=True).first() != cut:
+        ledger.write_event(held.claim, "history_cut", cut)
+
+
+def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, started_at: datetime) -> dict[str, Any]:
+    """A model step's fields of what the model said, of what that cost, and of what it was made of as we count it. At
+    most one query, for the organisation's own prices, where this process has not read them."""
+    answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
+    answer_tokens = count_tokens(answered, turn.model.tokenizer.encoding)
+    usage = reply.usage or Usage(talk.tokens + tool_tokens, answer_tokens, is_estimated=True)
+    cost = cost_of(turn.model, priced_use(usage), started_at, turn.registry_version)
+    return {
+        "text": reply.text,
+        "tool_calls": stored_calls(talk, reply, partial(own_arguments, turn)),
+        "finish_reason": reply.finish_reason,
+        "input_tokens": usage.input,
+        "cached_tokens": usage.cached,
+        "cache_write_tokens": usage.cache_written,
+        "output_tokens": usage.output,
+        "reasoning_tokens": usage.reasoning,
+        "usage_estimated": usage.is_estimated,
+        "cost": cost.nano if cost else None,
+        "price_source": cost.source if cost else "",
+        "tool_tokens": tool_tokens,
+        "result_tokens": talk.result_tokens,
+        "history_tokens": talk.history_tokens,
+        "answer_tokens": answer_tokens,
+        "raw_usage": dict(usage.raw),
+        "origin": turn.model.origin,
+        "extras": json.dumps(reply.extras, ensure_ascii=False) if reply.extras else "",
+    }
+
+
+def _found(reply: Reply, declared: ToolSet) -> dict[str, Any]:
+    """More fields of a model step whose provider searched the tools of this set: what it found, of those in there."""
+    found = found_in(reply.extras)
+    if found is None:
+        return {}
+    extras = json.dumps({**reply.extras, "tools": declared.pk}, ensure_ascii=False)
+    there = namespaces_in(declared.wire)
+    return {"extras": extras, "structured": {"found": [name for name in found if name in there]}}
+
+
+def stored_calls(
+    talk: Conversation, reply: Reply, own: Callable[[str, str], str] = lambda name, arguments: arguments
+) -> list[dict[str, str]]:
+    """The reply's calls as they are stored and sent again: ids unique in the conversation, names and arguments that any
+    provider takes. What the model really wrote is kept beside, under `raw_name` and `raw_arguments`. `own` puts
+    arguments under the names of a client's own tool."""
+    taken = {call["id"] for message in talk.messages for call in message.get("tool_calls", ())}
+    stored = []
+    for call in reply.calls:
+        call_id = call.id if CALL_ID.match(call.id) and call.id not in taken else f"call_{uuid4().hex}"
+        taken.add(call_id)
+        stored.append(execution.stored_call(call_id, replace(call, arguments=own(call.name, call.arguments))))
+    return stored
+
+
+# -- Ends -------------------------------------------------------------------------------------------------------------
+
+
+def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> str:
+    """The turn was stopped from outside: cancelled, out of time, or this worker is going down, which is no fault of the
+    turn. Returns the code of that."""
+    if held.reason == "cancelled":
+        ledger.finish_stopped(held.claim, half=half)
+    elif half is None and held.is_given_back:
+        ledger.release(held.claim)
+        return ""
+    elif held.reason == "lost":
+        raise ledger.LeaseLost(str(held.claim.turn_id))
+    else:
+        why = "The turn ran out of time."
+        text = half["text"] if half else ""
+        ledger.finish(held.claim, TurnStatus.EXPIRED, answer=text, error_code="deadline", error_message=why, reply=half)
+    return held.reason or "deadline"
