@@ -162,10 +162,15 @@ def test_every_file_and_function_that_the_architecture_names_is_there() -> None:
 # -- Links ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_readme_leads_to_every_document() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_index_leads_to_every_document() -> None:
+    text = (ROOT / "docs/README.md").read_text()
+    others = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
-    assert [path.name for path in sorted((ROOT / "docs").glob("*.md")) if f"](docs/{path.name})" not in text] == []
+    assert [name for name in sorted(others) if f"]({name})" not in text] == []
+
+
+def test_the_readme_is_read_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
 
 @pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in DOCS)])
