@@ -29,7 +29,7 @@ from toolhub.tenants.models import Membership, Organisation
 RUNTIME = "monty"
 #: Characters of a tool's name.
 MAX_NAME = 64
-#: Of these, at least so many are left of the agent's name.
+#: Least number of these characters that are left of the agent's name.
 LEAST_OF_AGENT = 8
 _NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 OFF = "Agents may not make tools in this organisation: an admin switches it on."
@@ -37,7 +37,7 @@ OFF = "Agents may not make tools in this organisation: an admin switches it on."
 
 @dataclass(frozen=True)
 class Asked:
-    """What the agent asks for."""
+    """Definition of a tool as the agent asks for it."""
 
     name: str
     description: str
@@ -123,7 +123,8 @@ def _check(definition: Definition, asked: Asked, context: ToolContext) -> list[s
 
 
 def _tried(definition: Definition, asked: Asked, context: ToolContext) -> dict[str, Any]:
-    """What the example showed. Raises ToolError where it fails."""
+    """Return `{"example_result": ...}` of the example's run; empty without an example. Raises ToolError where it
+    fails."""
     if asked.example is None:
         return {}
     unfit = complaint_about_arguments(definition, dict(asked.example), context.organisation_id)

@@ -67,7 +67,7 @@ def cron_toggle(context: ToolContext, number: Number, enabled: bool) -> dict[str
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What the write refuses, as the model reads it."""
+    """Raise what the write refuses as a ToolError, which the model reads."""
     try:
         yield
     except (ChangeRefused, PermissionDenied) as error:

@@ -1,7 +1,7 @@
 """The meta-tools: `load_tools` and others, and `read_result`.
 
 An agent has those that load where it has something to load. They go through the same functions as the browser and the
-REST API; each answers with JSON that says what came of it.
+REST API; each answers with JSON that states the result.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ def category_told(result: LoadResult) -> dict[str, Any]:
 
 
 def _found_by_client(context: ToolContext, place: LoadTarget, query: str, max_results: int) -> list[Hit] | None:
-    """What a client finds at its address, where it is one that asks; None in a conversation. One query, then those of
-    `offered_to`."""
+    """Return what a client finds at its address, where a client made the turn's call; None in a conversation. One
+    query, then those of `offered_to`."""
     asked = ClientRequest.objects.filter(turn=context.turn_id).first() if context.turn_id else None
     if asked is None or asked.call is None:
         return None

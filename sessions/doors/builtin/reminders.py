@@ -1,4 +1,4 @@
-"""Reminders of the member who asks: told at their moment, in the session where they were asked for."""
+"""Reminders of the member who asks: shown at their moment, in the session where they were asked for."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def session_search(
 
 
 def _tell_trust(context: ToolContext, turns: Iterable[Turn]) -> None:
-    """What was answered where text from outside was in the conversation may repeat that text."""
+    """Mark the call as untrusted where one of the turns had text from outside: its answer may repeat that text."""
     if any(turn.untrusted_since is not None for turn in turns):
         context.untrusted.set()
 

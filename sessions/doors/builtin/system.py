@@ -43,7 +43,7 @@ CATEGORY = CategorySpec(
 )
 #: When this process began.
 RUNNING_SINCE = timezone.now()
-#: Requests for a restart or an update that are told of.
+#: Requests for a restart or an update that are listed.
 REQUESTS = 5
 #: Sessions whose events are read, those active last.
 SESSIONS_READ = 100

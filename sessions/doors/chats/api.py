@@ -122,7 +122,8 @@ _OWN = Select(
 
 
 def session_to_write(member: Membership, session_id: UUID) -> ChatSession:
-    """The member's own session, with its first agent. Who may read everybody's is told that another's is not theirs."""
+    """Return the member's own session, with its first agent. A member who may read everybody's gets 403 for
+    another's."""
     own: list[ChatSession] = _OWN.instances(session=session_id, member=member.pk)
     if not own:
         session_or_404(member, session_id)

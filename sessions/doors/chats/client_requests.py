@@ -1,4 +1,4 @@
-"""What a client of the gateway sent beside the message of a turn, as a page and REST show it."""
+"""Content that a client of the gateway sent beside the message of a turn, as a page and REST show it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sessions.models.gateway import name_of
 
 @dataclass(frozen=True)
 class Shown:
-    """How much is shown: characters of one text, the last earlier messages, tools, and characters of a description;
-    None for all."""
+    """Limits of what is shown: characters of one text, the last earlier messages, tools, and characters of a
+    description; None for all."""
 
     chars: int | None = None
     messages: int | None = None

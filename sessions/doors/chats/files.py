@@ -30,7 +30,7 @@ WEBP = "image/webp"
 
 
 def is_shown(file: StepFile) -> bool:
-    """Whether a page shows it, going by its declared type alone. No query."""
+    """Return whether a page shows the file, going by its declared type alone. No query."""
     return file.media_type in SHOWN_TYPES or file.media_type == WEBP
 
 
@@ -42,7 +42,8 @@ def image_type(declared: str, content: bytes) -> str:
 
 
 def files_seen_by(member: Membership) -> QuerySet[StepFile]:
-    """Of sessions that the member may see; without what is in them. A delegated right costs one query."""
+    """Return the files of sessions that the member may see, without their content. A delegated right costs one
+    query."""
     return StepFile.objects.filter(visible_to(member, "turn__session__")).defer("content")
 
 

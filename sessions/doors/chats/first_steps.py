@@ -1,4 +1,5 @@
-"""What a new organisation does first, and what of it is done. Steps tick themselves: they look at rows, not clicks."""
+"""First steps of a new organisation, each with whether it is done. Steps tick themselves: they look at rows, not
+clicks."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class SessionsAddress(WhoseAddress):
     client = forms.ChoiceField(required=False, choices=CLIENTS)
 
     def clean_q(self) -> str:
-        """What is longer than a search is cut."""
+        """Return the words of the search, cut to MAX_SEARCH characters."""
         return str(self.cleaned_data["q"])[:MAX_SEARCH]
 
 
@@ -54,7 +54,7 @@ class NewSessionForm(forms.Form):
 
 
 class SessionForm(forms.Form):
-    """What a session is called."""
+    """Title of a session."""
 
     title = forms.CharField(
         label="Title",
@@ -65,7 +65,7 @@ class SessionForm(forms.Form):
 
 
 class MessageForm(forms.Form):
-    """What the member says, and to which agent. `key` tells a second click from a second message."""
+    """Message of the member, and the agent that gets it. `key` tells a second click from a second message."""
 
     message = forms.CharField(
         max_length=MAX_MESSAGE,
@@ -83,7 +83,7 @@ class MessageForm(forms.Form):
         error_messages={"invalid_choice": "There is no such agent, or it is switched off."},
         widget=forms.Select(attrs={"aria-label": "Agent"}),
     )
-    #: What the button "Quick question" says.
+    #: Value of the button "Quick question".
     without_tools = forms.BooleanField(required=False)
     key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
 
@@ -104,7 +104,7 @@ class MessageForm(forms.Form):
         return message
 
     def offers_agents(self) -> bool:
-        """Whether there is more than one to choose from."""
+        """Return whether there is more than one agent to choose from."""
         choices: Any = self.fields["agent"]
         return len(choices.choices) > 1
 

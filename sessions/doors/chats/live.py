@@ -34,7 +34,7 @@ from toolhub.tenants.rows.scope import organisation_scope
 
 @dataclass
 class Shown:
-    """What the page shows of the reply that is being written, and the event behind which it is written."""
+    """Text that the page shows of the reply that is being written, and the event behind which it is written."""
 
     event: int = 0
     text: str = ""
@@ -43,7 +43,7 @@ class Shown:
         return self.text if self.event == event else ""
 
     def add(self, delta: Delta) -> str:
-        """What of this piece the page does not show yet."""
+        """Add the piece, and return the part of it that the page does not show yet."""
         if delta.event < self.event:
             return ""
         if delta.event > self.event:

@@ -44,7 +44,7 @@ def share_markdown(turns: Sequence[Turn]) -> None:
 
 
 def _is_shown(step: Step, turn: Turn) -> bool:
-    """Whether the step is a model call that wrote something else than the turn's answer."""
+    """Return whether the step is a model call that wrote something else than the turn's answer."""
     return step.kind == StepKind.MODEL and bool(step.text) and step.text != turn.answer
 
 

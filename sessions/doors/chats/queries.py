@@ -1,4 +1,4 @@
-"""What pages read of sessions and turns, each in a fixed number of queries. Every read begins at a member."""
+"""Reads of sessions and turns for pages, each in a fixed number of queries. Every read begins at a member."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
 
 
 def client_request_or_404(member: Membership, turn_id: UUID) -> ClientRequest:
-    """What a client sent beside the message of a turn, with the turn, its session and the token. One query."""
+    """Return the request that a client sent beside the message of a turn, with the turn, its session and the token. One
+    query."""
     requests = ClientRequest.objects.select_related("turn__session", "turn__agent", "token")
     found = requests.filter(visible_to(member, "turn__session__"), turn=turn_id).first()
     if found is None:
@@ -150,12 +151,12 @@ def _progress() -> QuerySet[TurnEvent]:
     )
 
 
-#: Of a call that a far side may work on: it waits, or the far side is being asked how far it is.
+#: States of a call that a far side may work on: it waits, or the far side is being asked how far it is.
 WORKED_ON = (StepStatus.WAITING, StepStatus.STARTED)
 
 
 def _task_message() -> QuerySet[CallWait, Any]:
-    """What the far side last said of the long task that a step's call is, for an annotation."""
+    """Build a subquery for an annotation: the far side's last message on the long task that a step's call is."""
     tasks = CallWait.objects.filter(step=OuterRef("pk"), is_task=True, asked=None)
     return tasks.annotate(shown=Left("message", SHOWN_CHARS)).values("shown")[:1]
 
@@ -194,7 +195,8 @@ def turns_after(session: ChatSession, seq: int) -> Sequence[Turn]:
 
 
 def notices_of(session: ChatSession) -> Sequence[Notice]:
-    """What the service said in a session lately, in order. One query; none where it is known that it said nothing."""
+    """Return the latest notices of the service in a session, in order. One query; none where it is known that there are
+    none."""
     if not getattr(session, "has_notices", True):
         return []
     return list(Notice.objects.filter(session=session).order_by("-pk")[:NOTICES_SHOWN])[::-1]
@@ -233,8 +235,8 @@ def sessions_page(
 
 
 def agents_to_talk_to(member: Membership | Combinable) -> QuerySet[Agent]:
-    """Those that are switched on and offered to the member, in the order they were made: the first one is what a
-    newcomer meets. `member` may be a parameter of a statement."""
+    """Return the agents that are switched on and offered to the member, in the order they were made: the first one is
+    what a newcomer meets. `member` may be a parameter of a statement."""
     return Agent.objects.offered_to(member).filter(is_enabled=True).order_by("pk")
 
 
@@ -261,8 +263,8 @@ CALLS_COUNTED = 1_000
 
 
 def calls_by_version(member: Membership, tool: Tool) -> list[VersionCalls]:
-    """Of the last CALLS_COUNTED calls in sessions that the member may see, how many were of which version, the newest
-    version first. One query, or two."""
+    """Count calls and failures by version, of the last CALLS_COUNTED calls in sessions that the member may see, the
+    newest version first. One query, or two."""
     calls = Step.objects.filter(
         visible_to(member, "turn__session__"), kind=StepKind.TOOL, tool_name=tool.name, tool_version__tool=tool
     )

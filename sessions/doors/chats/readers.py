@@ -1,4 +1,5 @@
-"""Whether the readers of open streams may still read: every few seconds one look at what it hangs on, for all of them.
+"""Permission of the readers of open streams to go on reading: every few seconds one look at what it hangs on, for all
+of them.
 
 The look reads rows and decides nothing: a reader whose rows are as they were may read as before; one whose rows changed
 is asked for again by its stream, with the function that lets it read in the first place.
@@ -32,7 +33,7 @@ ASK_AGAIN = 300.0
 
 @dataclass(eq=False)
 class Reader:
-    """Who reads a stream of a session's turn: a member, with a login session or a token. Made when it was let in."""
+    """Reader of a stream of a session's turn: a member, with a login session or a token. Made when it was let in."""
 
     membership_id: int
     session_id: UUID
@@ -63,8 +64,8 @@ class Readers:
             self.rows.pop(reader, None)
 
     async def must_ask(self, reader: Reader) -> bool:
-        """Whether to ask for this reader's permission again: True once for each change, and soon after it began. No
-        look is made for one that was let in a moment ago."""
+        """Return whether to ask for this reader's permission again: True once for each change, and soon after it began.
+        No look is made for one that was let in a moment ago."""
         if time.monotonic() - max(self.looked_at, reader.began_at) > CHECK_EVERY:
             if self.looking is None:
                 # In a context of its own: others wait for it when the request that began it is over.
@@ -141,5 +142,5 @@ _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, Readers] = WeakKeyDiction
 
 
 def open_readers() -> Readers:
-    """Those of the running event loop."""
+    """Return the readers of the running event loop."""
     return _readers.setdefault(asyncio.get_running_loop(), Readers())

@@ -22,7 +22,7 @@ from toolhub.tenants.models import ApiToken, Membership
 #: Seconds after which a client that was refused may try again.
 TRY_AGAIN = 5
 
-#: What a stream sends while nothing happens, so that whatever lies between keeps it open, and seconds between two.
+#: Text that a stream sends while nothing happens, so that whatever lies between keeps it open, and seconds between two.
 STILL_HERE = ": still here\n\n"
 PULSE_SECONDS = 10.0
 
@@ -35,7 +35,7 @@ class TooManyStreams(Exception):
 
 @dataclass
 class OpenStreams:
-    """Counts of open streams by who has them; `what` they are is said to who gets no more.
+    """Counts of open streams by their owners; `what` names the streams in the message of a refusal.
 
     Their limits are the settings TOOLHUB_<setting>_PER_TOKEN, _MEMBER and _ORGANISATION.
     """

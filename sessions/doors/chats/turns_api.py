@@ -108,7 +108,7 @@ class TurnOut(serializers.Serializer[Turn]):
 
     @extend_schema_field(WaitingForOut(many=True))
     def get_waiting_for(self, turn: Turn) -> Any:
-        """What the turn asks people and nobody answered yet."""
+        """Return what the turn asks people and nobody answered yet."""
         return WaitingForOut(vars(turn).get("asks", ()), many=True).data
 
     def get_untrusted_tool(self, turn: Turn) -> str:
@@ -173,7 +173,7 @@ class SentToolOut(serializers.Serializer[Any]):
 
 
 class ClientRequestOut(serializers.Serializer[Any]):
-    """What a client sent beside the message of a turn."""
+    """Request that a client sent beside the message of a turn."""
 
     turn = serializers.UUIDField(source="asked.turn_id")
     door = serializers.ChoiceField(Door.choices, source="asked.turn.door")
@@ -225,7 +225,8 @@ class TurnRequest(APIView):
         responses={200: ClientRequestOut, 404: ErrorOut},
     )
     def get(self, request: Request, turn_id: UUID) -> Response:
-        """What a client of `/v1` or of MCP sent beside the message, whole. A turn that came otherwise has none."""
+        """Request of a client of `/v1` or of MCP: everything it sent beside the message, whole. A turn that came
+        otherwise has none."""
         asked = client_request_or_404(api_member(request), turn_id)
         return Response(ClientRequestOut({"asked": asked, "sent": sent_with(asked, WHOLE)}).data)
 
@@ -288,7 +289,7 @@ class FileContent(APIView):
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, 404: ErrorOut},
     )
     def get(self, request: Request, file_id: UUID) -> HttpResponseBase:
-        """What is in it. An image (PNG, JPEG, GIF, WebP) has its own type, all else that of unknown bytes."""
+        """Content of the file. An image (PNG, JPEG, GIF, WebP) has its own type, all else that of unknown bytes."""
         return sent(file_or_404(api_member(request), file_id))
 
 
@@ -336,8 +337,8 @@ class TurnEvents(APIView):
         A `delta` carries a piece of the reply that the model is writing: `{"after": 4, "at": 120, "text": "..."}` is
         text from character 120 on of what is written behind event 4; its id is `4.` and the length of all the text that
         came so far. Whoever connects in the middle gets the text so far first; whoever comes back with the last id gets
-        what is missing, and nothing twice. `model` says that a reply is whole and stored; `attempt_restarted` that what
-        came of it is void, because the model is asked again."""
+        what is missing, and nothing twice. `model` says that a reply is whole and stored; `attempt_restarted` that the
+        reply so far is void, because the model is asked again."""
         member = api_member(request)
         turn = turn_or_404(member, turn_id)
         seen = SEEN.fullmatch(request.headers.get("Last-Event-ID", "0"))

@@ -81,7 +81,7 @@ def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def first_steps_page(request: MemberRequest, org: str) -> HttpResponse:
-    """What to do first, with what is done ticked."""
+    """Show the first steps, those that are done ticked."""
     member = member_or_404(request)
     return render(request, "sessions/doors/chats/first_steps.html", {"first_steps": first_steps(member.organisation)})
 
@@ -216,7 +216,7 @@ def session_delete(request: MemberRequest, org: str, session_id: UUID) -> HttpRe
 @require_GET
 @signed_in
 def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
-    """What an open page asks for now and then: what the service said in the session, and turns from elsewhere.
+    """Return what is new for an open page, which asks now and then: notices of the service, and turns from elsewhere.
 
     `after` is the number of the last turn that the page shows, `newest` the moment of its last notice. 204 where there
     is nothing newer.
@@ -346,7 +346,7 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
 @require_GET
 @signed_in
 def turn_request(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
-    """What a client sent beside the message of a turn."""
+    """Show what a client sent beside the message of a turn."""
     found = client_request_or_404(member_or_404(request), turn_id)
     context = {"sent": sent_with(found), "asked": found, "turn": found.turn, "session": found.turn.session}
     page = "_client_request.html" if request.htmx else "client_request.html"

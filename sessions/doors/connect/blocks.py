@@ -10,7 +10,7 @@ from django.conf import settings
 from sessions.doors.connect.clients import Block, Client, Protocol
 from sessions.doors.connect.queries import Target
 
-#: What stands in a block for a token that nobody made yet.
+#: Placeholder in a block for a token that nobody made yet.
 NO_TOKEN = "YOUR_TOKEN"
 #: Characters of the name that a server has in its client: some put it before each tool's name, and cut the whole.
 MAX_SERVER = 32

@@ -11,12 +11,12 @@ from django.db import models
 
 from toolhub.tenants.models import Scope
 
-#: What a client's token is for: opening sessions and asking, and nothing else.
+#: Scopes of a client's token: opening sessions and asking, and nothing else.
 SCOPES = (Scope.CHAT,)
 
 
 class Protocol(models.TextChoices):
-    """What a client speaks, and so what it gets here."""
+    """Protocol that a client speaks, and so what it gets here."""
 
     OPENAI = "openai", "Chat with an agent"
     MCP = "mcp", "Use the tools"
@@ -37,7 +37,7 @@ class Client:
     name: str
     protocol: Protocol
     blocks: tuple[Block, ...]
-    #: What goes wrong with it, a sentence or two each; code stands between backticks.
+    #: Pitfalls of its use, a sentence or two each; code stands between backticks.
     pitfalls: tuple[str, ...]
 
 

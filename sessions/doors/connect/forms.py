@@ -1,4 +1,4 @@
-"""What the page is asked for, and the form of a client's token."""
+"""Choice of client and target in the page's address, and the form of a client's token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client_asked_for(query: QueryDict) -> Client:
 
 
 class TargetForm(forms.Form):
-    """What to connect to: an agent, or for clients of MCP a toolkit."""
+    """Choice of the target to connect to: an agent, or for clients of MCP a toolkit."""
 
     to = forms.ChoiceField(label="Connect to", required=False)
 

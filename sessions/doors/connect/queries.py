@@ -1,4 +1,4 @@
-"""What a client can be connected to."""
+"""Agents and toolkits that a client can be connected to."""
 
 from __future__ import annotations
 

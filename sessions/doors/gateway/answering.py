@@ -33,22 +33,22 @@ KEEP_ALIVE = ": keep-alive\n\n"
 REVOKED = error_body(401, "The token was revoked.", "invalid_api_key")
 BROKEN = error_body(500, "Something went wrong here; it has been written down.", "server_error")
 
-#: What a stream tells where the model began its answer anew, behind the beginning that was told already.
+#: Text of a stream where the model began its answer anew, behind the beginning that was sent already.
 BEGUN_ANEW = "\n\n(The answer begins anew.)\n\n"
 
 Items = AsyncGenerator[Text | Break | Quiet | Outcome]
 
 
 class Telling(ABC):
-    """How a protocol tells a turn: as the events of a stream, each as it goes out, or as one body. `model` is what the
-    client called its agent."""
+    """Form in which a protocol sends a turn: as the events of a stream, each as it goes out, or as one body. `model` is
+    what the client called its agent."""
 
     def __init__(self, turn: Turn, model: str) -> None:
         self.turn, self.model = turn, model
 
     @abstractmethod
     def opening(self) -> Iterator[str]:
-        """What stands in front of all."""
+        """Yield what stands in front of all."""
 
     @abstractmethod
     def piece(self, text: str) -> Iterator[str]:
@@ -119,7 +119,8 @@ async def _whole(items: Items, telling: Telling) -> HttpResponseBase:
 
 
 async def _begun(items: Items, telling: Telling, slot: StreamSlot) -> HttpResponseBase:
-    """A stream, as soon as there is something to say; a turn that ends without an answer before is told whole."""
+    """Return a stream, as soon as there is something to say; a turn that ends without an answer before is sent
+    whole."""
     following = asyncio.ensure_future(anext(items))
     deadline = time.monotonic() + QUIET_SECONDS
     try:

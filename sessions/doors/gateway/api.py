@@ -35,7 +35,7 @@ from toolhub.tenants.models import Access, ApiToken, Membership, Scope
 from toolhub.tenants.rest.api import AnyAccept, api_member, idempotency_key
 from toolhub.tenants.rest.wire import Refused, StrictJSONParser
 
-#: By which a client says that its turn goes on when it leaves.
+#: Header by which a client says that its turn goes on when it leaves.
 ON_DISCONNECT = "X-Toolhub-On-Disconnect"
 
 
@@ -46,7 +46,7 @@ class LongJSONParser(StrictJSONParser):
 
 
 class OpenAIView(APIView):
-    """What the routes under /v1/ share: a token that may chat, and errors as OpenAI's API has them."""
+    """Common base of the routes under /v1/: a token that may chat, and errors as OpenAI's API has them."""
 
     read_scope = Scope.CHAT
     write_scope = Scope.CHAT

@@ -1,4 +1,4 @@
-"""What a client reads where its turn waits for a person: who must do what, and where."""
+"""Sentences for a client whose turn waits for a person: who must do what, and where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.urls import reverse
 from sessions.models import Approval, ApprovalKind, ApprovalStatus
 from toolhub.tenants.models import Membership
 
-#: How a client is told where its answer comes.
+#: Words in front of the address where the client's answer comes.
 COMES_LATER = "The answer comes in this session when that is done: "
 
 
@@ -23,7 +23,7 @@ def sentence_for(turn_id: UUID, session_id: UUID, member: Membership, origin: st
 
 
 def tells_to_wait(text: str, session_id: UUID) -> bool:
-    """Whether this is what a client reads of a turn of the session that waits."""
+    """Return whether this is what a client reads of a turn of the session that waits."""
     last = text.rpartition("\n")[2]
     return last.startswith(COMES_LATER) and last.endswith(f"/{session_id}/")
 

@@ -35,7 +35,7 @@ NUMBERS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), 
 
 
 def read_chat(body: Json) -> GatewayRequest:
-    """What the client says. What it says beyond that is not looked at. Raises Invalid."""
+    """Read a request for a chat completion. Anything else in its body is not looked at. Raises Invalid."""
     agent = body.get("model")
     if not isinstance(agent, str) or not agent:
         raise Invalid("Name a model: GET /v1/models lists them.", "model", "missing_required_parameter")
@@ -57,7 +57,7 @@ def read_chat(body: Json) -> GatewayRequest:
 
 
 def asks_for_usage(body: Json) -> bool:
-    """Whether the client wants the usage in a chunk of its own."""
+    """Return whether the client wants the usage in a chunk of its own."""
     options = body.get("stream_options")
     return isinstance(options, Mapping) and options.get("include_usage") is True
 
@@ -135,7 +135,7 @@ def _tools(value: Any) -> list[dict[str, Any]]:
 
 
 def _parameters(body: Json) -> dict[str, Any]:
-    """What goes with each model call, under the names of `sessions/loop/model_calls/client_requests.py`."""
+    """Read the parameters of each model call, by their names in `sessions/loop/model_calls/client_requests.py`."""
     found: dict[str, Any] = {name: number_of(body, name, *bounds) for name, bounds in NUMBERS.items()}
     limits = [number_of(body, name, 1, 10_000_000, whole=True) for name in ("max_completion_tokens", "max_tokens")]
     found["max_output_tokens"] = next((limit for limit in limits if limit is not None), None)

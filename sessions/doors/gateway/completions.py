@@ -12,8 +12,8 @@ from sessions.models import Step, Turn
 
 
 class ChatTelling(Telling):
-    """A turn as a chat completion. Its usage is always told: in a chunk of its own where the client asks for it so,
-    else with the last one."""
+    """Chat completion of a turn. Its usage is always sent: in a chunk of its own where the client asks for it so, else
+    with the last one."""
 
     def __init__(self, turn: Turn, model: str, *, tells_usage_apart: bool) -> None:
         super().__init__(turn, model)

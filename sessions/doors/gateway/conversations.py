@@ -1,4 +1,4 @@
-"""What a client says in one request, whatever its protocol: checked, and in the form in which turns keep it."""
+"""Request of a client, whatever its protocol: checked, and in the form in which turns keep it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GatewayRequest:
 
     @property
     def message(self) -> str:
-        """What the user says behind that reply; "" where there are results alone."""
+        """Text of the user behind that reply; "" where there are results alone."""
         return "\n\n".join(message["content"] for message in self._tail if message["role"] == "user")
 
     @property

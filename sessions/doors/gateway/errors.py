@@ -15,7 +15,7 @@ from toolhub.tenants.rest.api import error_response
 INVALID = "invalid_request_error"
 #: Clients tell their users the message alone.
 NO_TOKEN = "No usable API key: send a token of this service, which is neither revoked nor expired, as the key."
-#: What kind of error each status is; others of 500 and more are the server's.
+#: Kind of error of each status; others of 500 and more are the server's.
 TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -45,14 +45,14 @@ STATUSES = {
     "deadline": 504,
     "provider_timeout": 504,
 }
-#: What clients know some of these by.
+#: Names by which clients know some of these.
 CODES = {
     "context_length": "context_length_exceeded",
     "budget_exceeded": "insufficient_quota",
     "not_authenticated": "invalid_api_key",
     "authentication_failed": "invalid_api_key",
 }
-#: Of these, the parameter at fault.
+#: Parameter at fault, for some of these.
 PARAMS = {
     "tool_name_taken": "tools",
     "tool_not_allowed": "tools",
@@ -83,7 +83,7 @@ def error_body(status: int, message: str, code: str | None = None, param: str | 
 
 
 def openai_errors(exception: Exception, context: dict[str, Any]) -> Response | None:
-    """What REST framework answers to an exception of a view under /v1/."""
+    """Return REST framework's response to an exception of a view under /v1/, None for one it does not handle."""
     if isinstance(exception, Invalid):
         message = f"{exception.param}: {exception.detail}" if exception.param else str(exception.detail)
         body = error_body(exception.status_code, message, exception.told_code, exception.param)
@@ -107,8 +107,8 @@ def of_turn(turn: Turn) -> tuple[int, dict[str, Any]]:
 
 
 def error_of_turn(turn: Turn) -> JsonResponse:
-    """The same as a response. With 429, and where the provider said so, it says after how many seconds another try is
-    worth it."""
+    """Return the error of a turn that ended without an answer as a response. With 429, and where the provider said so,
+    it says after how many seconds another try is worth it."""
     status, body = of_turn(turn)
     seconds = turn.retry_after if turn.retry_after is not None else (RETRY_AFTER if status == 429 else None)
     headers = {"Retry-After": str(seconds)} if seconds is not None else {}

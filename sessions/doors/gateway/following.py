@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 BETWEEN = "\n\n"
 #: Events behind which another text begins: a reply is whole, or is void and asked for anew.
 WHOLE, VOID = "model", "attempt_restarted"
-#: What a turn ends with at its limit of rounds; its answer says so, and is no reply of the model.
+#: Error code of a turn that ends at its limit of rounds; its answer says so, and is no reply of the model.
 MAX_ROUNDS = "max_rounds"
 #: A turn in one of these goes on when a person has answered.
 FOR_PEOPLE = (TurnStatus.WAITING_APPROVAL, TurnStatus.WAITING_INPUT)
@@ -54,7 +54,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Break:
-    """What was said until here of a reply is all of it; or it is void, and the model is asked anew."""
+    """End of the text of one reply: all of it was sent; or it is void, and the model is asked anew."""
 
     is_void: bool = False
 
@@ -66,7 +66,7 @@ class Quiet:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a turn came that its client need not follow any more: it has ended, or it waits for a person."""
+    """State of a turn that its client need not follow any more: it has ended, or it waits for a person."""
 
     turn: Turn
     finish_reason: str = "stop"
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def is_success(self) -> bool:
-        """Whether what was said until then is an answer; else the turn ended without one."""
+        """True where the text until then is an answer; else the turn ended without one."""
         return self.turn.status in (TurnStatus.DONE, *FOR_PEOPLE)
 
 
@@ -93,7 +93,7 @@ class Followed:
 
 
 async def follow(followed: Followed) -> AsyncGenerator[Text | Break | Quiet | Outcome]:
-    """What the turn says, or that it waits for a person, and where; and at last its outcome. Whoever stops reading
+    """Yield the turn's text, or that it waits for a person, and where; and at last its outcome. Whoever stops reading
     before stops the turn, and so does a token that was revoked: then there is no outcome."""
     is_over = False
     try:
@@ -151,7 +151,7 @@ _LEFT = Select(
 
 @sync_to_async
 def outcome_of(followed: Followed) -> Outcome:
-    """How far the turn is. Three queries at most."""
+    """Return how far the turn is. Three queries at most."""
     try:
         with organisation_scope(followed.organisation_id):
             (turn,) = _TURN.instances(turn=followed.turn_id)
@@ -166,7 +166,7 @@ def outcome_of(followed: Followed) -> Outcome:
 
 @sync_to_async
 def asked_of(followed: Followed) -> str:
-    """What a client reads of a turn that waits for people. One query."""
+    """Return the sentence that a client reads of a turn that waits for people. One query."""
     try:
         with organisation_scope(followed.organisation_id):
             return sentence_for(followed.turn_id, followed.session_id, followed.token.membership, followed.origin)
@@ -203,7 +203,7 @@ def _stop(followed: Followed) -> None:
 
 @sync_to_async
 def _may_read(followed: Followed) -> bool:
-    """Whether the token is as good as it was."""
+    """Return whether the token is as good as it was."""
     try:
         with system_scope():
             return usable_tokens().filter(pk=followed.token.pk).exists()

@@ -1,4 +1,4 @@
-"""Items of earlier responses that a client names by their ids, as the Vercel AI SDK does: put in as they were told."""
+"""Items of earlier responses that a client names by their ids, as the Vercel AI SDK does: put in as they were sent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _is_reference(item: Any) -> bool:
 
 
 def _turn_of(id: Any) -> UUID | None:
-    """The turn that told the item of this id; None for an id that is not one of ours."""
+    """Return the turn that sent the item of this id; None for an id that is not one of ours."""
     if not isinstance(id, str):
         return None
     if message := MESSAGE_ID.match(id):

@@ -45,7 +45,7 @@ from toolhub.tenants.rows.statements import Select, param
 
 #: Turns that a stored conversation is compared by, at most: a longer one counts as the client sends it.
 MAX_COMPARED = 500
-#: What the model reads of a result in which the client says nothing.
+#: Text that the model reads of a result in which the client says nothing.
 EMPTY = "(empty)"
 #: A role, and what it says.
 Words = tuple[str, str]
@@ -53,7 +53,7 @@ Words = tuple[str, str]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, by which door, and what the request says beside its conversation."""
+    """Caller of the gateway: its member and token, its door, and what the request says beside its conversation."""
 
     member: Membership
     token: ApiToken
@@ -65,8 +65,8 @@ class Caller:
 
     @property
     def digest(self) -> str:
-        """What a second request with the same Idempotency-Key must agree with: the route, the token, the name of the
-        conversation and the body."""
+        """Hash that a second request with the same Idempotency-Key must agree with: of the route, the token, the name
+        of the conversation and the body."""
         asks = [self.door, self.token.pk, self.key, self.body]
         text = json.dumps(asks, sort_keys=True, ensure_ascii=False)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -187,9 +187,9 @@ def _known(caller: Caller) -> ChatSession | None:
 
 
 def _stands_in(session: ChatSession, wanted: GatewayRequest) -> bool:
-    """Whether the session's stored turns are what the client has in front of its message. They know more than the
-    client: the calls of our own tools. A client that sends its last message alone means them in any case. Results that
-    go with no stored turn stand nowhere else."""
+    """Return whether the session's stored turns are what the client has in front of its message. They know more than
+    the client: the calls of our own tools. A client that sends its last message alone means them in any case. Results
+    that go with no stored turn stand nowhere else."""
     if wanted.results:
         return False
     earlier = _in_front(wanted)
@@ -197,7 +197,8 @@ def _stands_in(session: ChatSession, wanted: GatewayRequest) -> bool:
 
 
 def _is_same(session: ChatSession, sent: Sequence[Words], stored: Sequence[Words] | None) -> bool:
-    """Whether the client has the stored words; it has not read what came of a turn that waited for a person."""
+    """Return whether the client has the stored words; it has not read the outcome of a turn that waited for a
+    person."""
     if stored is None or len(sent) != len(stored):
         return False
     return all(
@@ -218,13 +219,14 @@ def _in_front(wanted: GatewayRequest) -> Sequence[Message]:
 
 
 def _words(messages: Sequence[Message]) -> list[Words]:
-    """Who said what, without calls and results."""
+    """Return role and words of each message, without calls and results."""
     said = ((message["role"], (message["content"] or "").strip()) for message in messages if message["role"] != "tool")
     return [(role, text) for role, text in said if text]
 
 
 def stored_words(session: ChatSession) -> list[Words] | None:
-    """The same of the session's turns; None where one is open, or where there are too many. Three queries."""
+    """Return role and words of each message of the session's turns; None where one is open, or where there are too
+    many. Three queries."""
     turns = list(session.turns.order_by("-seq")[: MAX_COMPARED + 1])
     if len(turns) > MAX_COMPARED or any(turn.status in OPEN_STATUSES for turn in turns):
         return None
@@ -243,8 +245,8 @@ def stored_words(session: ChatSession) -> list[Words] | None:
 
 
 def said_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
-    """What the assistant said in each of these turns, as clients get it: the words of all its replies, and that it met
-    its limit of rounds. One query."""
+    """Return the assistant's words in each of these turns, by the turn's key, as clients get them: the words of all its
+    replies, and that it met its limit of rounds. One query."""
     steps = Step.objects.filter(turn__in=turns, kind=StepKind.MODEL, status=StepStatus.DONE).exclude(text="")
     texts: dict[Any, list[str]] = {turn.pk: [] for turn in turns}
     for turn_id, text in steps.order_by("turn", "index").values_list("turn_id", "text"):
@@ -315,7 +317,7 @@ def _turns_of(caller: Caller) -> QuerySet[Turn]:
 
 
 def _goes_on_elsewhere(turn: Turn) -> bool:
-    """Whether a later turn of the session went on from it, or begins anew. One that failed did neither."""
+    """Return whether a later turn of the session went on from it, or begins anew. One that failed did neither."""
     later = Turn.objects.filter(session=turn.session_id, seq__gt=turn.seq)
     return later.filter(Q(is_continuation=False) | Q(status__in=(TurnStatus.DONE, *OPEN_STATUSES))).exists()
 

@@ -33,7 +33,7 @@ RESPONSE_ID = re.compile(r"resp_(?P<turn>[0-9a-f]{32})\Z")
 
 
 def read_responses(body: Json) -> GatewayRequest:
-    """What the client says. What it says beyond that is not looked at. Raises Invalid."""
+    """Read a request for a response. Anything else in its body is not looked at. Raises Invalid."""
     agent = body.get("model")
     if not isinstance(agent, str) or not agent:
         raise Invalid("Name a model: GET /v1/models lists them.", "model", "missing_required_parameter")
@@ -141,7 +141,7 @@ def _tools(value: Any) -> list[dict[str, Any]]:
 
 
 def _parameters(body: Json) -> dict[str, Any]:
-    """What goes with each model call, under the names of `sessions/loop/model_calls/client_requests.py`."""
+    """Read the parameters of each model call, by their names in `sessions/loop/model_calls/client_requests.py`."""
     found: dict[str, Any] = {
         "temperature": number_of(body, "temperature", 0, 2),
         "top_p": number_of(body, "top_p", 0, 1),

@@ -10,7 +10,7 @@ from sessions.doors.gateway.call_ids import id_of
 from sessions.doors.gateway.following import Outcome
 from sessions.models import Step, Turn
 
-#: What of a request stands in its response, with what stands there where the request says nothing.
+#: Fields of a request that stand in its response, with their values where the request says nothing.
 REPEATED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,

@@ -25,7 +25,7 @@ HEADERS = (
     "Session-Id",
     "Thread-Id",
 )
-#: Those of vendors: x-claude-code-session-id.
+#: Headers of vendors: x-claude-code-session-id.
 OF_VENDOR = re.compile(r"x-[a-z0-9-]{1,60}-session-id\Z", re.IGNORECASE)
 #: Characters of a key; a longer one counts by its hash.
 MAX_KEY = 200

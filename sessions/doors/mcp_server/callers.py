@@ -1,4 +1,4 @@
-"""Who calls, by the token of a request, and what the request's address names."""
+"""Caller of the MCP server, by the token of a request, and the agent or toolkit that the request's address names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATH = re.compile(r"/mcp/(?:toolkit/(?P<toolkit>[a-zA-Z0-9_-]{1,64})|(?P<agent>
 
 @dataclass(frozen=True)
 class Address:
-    """What an address names: an agent, or a toolkit as this agent may load it."""
+    """Target that an address names: an agent, or a toolkit as this agent may load it."""
 
     agent: Agent
     toolkit: str = ""
@@ -52,7 +52,7 @@ class Caller:
         return self.token.organisation_id
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, run in a thread, in the organisation's scope."""
+        """Run `work` in a thread, in the organisation's scope, and return its result."""
 
         def scoped() -> T:
             with organisation_scope(self.organisation_id):
@@ -67,8 +67,8 @@ class Caller:
 
 
 def address_of(path: str, member: Membership) -> Address | None:
-    """What the path names for the member, in the organisation in scope; None where it names nothing that the member may
-    talk to. One query.
+    """Return the target that the path names for the member, in the organisation in scope; None where it names nothing
+    that the member may talk to. One query.
 
     A toolkit is there as far as an agent may load it: as the one of these agents that was made first.
     """

@@ -1,7 +1,8 @@
-"""Tells clients that listen when their list has changed, whichever web server changed it: one look at the database for
-all that listen here, when the broker says that an organisation's tools or rights changed, and now and then anyway.
+"""Changes of clients' lists, which clients that listen hear of, whichever web server made them: one look at the
+database for all that listen here, when the broker says that an organisation's tools or rights changed, and now and then
+anyway.
 
-Nobody is told of a change that is not in the own list: each caller's is read again, and compared.
+Nobody hears of a change that is not in the own list: each caller's is read again, and compared.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Listening:
         self._woken.set()
 
     async def next(self, seconds: float | None = None) -> bool:
-        """Whether the list changed since this was asked last: when it did, when it is over, or after `seconds`."""
+        """Return whether the list changed since this was asked last: when it did, when it is over, or after
+        `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -69,7 +71,7 @@ class Listening:
 
 
 class Changes:
-    """Those that listen in one event loop. Its tasks run while there is one."""
+    """Clients that listen in one event loop. Its tasks run while there is one."""
 
     def __init__(self) -> None:
         self.listeners: set[Listening] = set()
@@ -79,7 +81,7 @@ class Changes:
 
     @contextlib.asynccontextmanager
     async def listening(self, caller: Caller) -> AsyncIterator[Listening]:
-        """What tells of changes of this caller's list while the block runs."""
+        """Open a listener for changes of this caller's list, while the block runs."""
         found = await caller.run(partial(list_of, caller))
         mine = Listening(caller, *(found or (0, "")))
         self.listeners.add(mine)
@@ -181,5 +183,5 @@ _changes: WeakKeyDictionary[asyncio.AbstractEventLoop, Changes] = WeakKeyDiction
 
 
 def changes() -> Changes:
-    """Those of the running event loop."""
+    """Return the listeners of the running event loop."""
     return _changes.setdefault(asyncio.get_running_loop(), Changes())

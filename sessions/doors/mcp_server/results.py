@@ -1,4 +1,4 @@
-"""What an MCP client gets of a call: what a model would have read of it, its data and files, or why there is none."""
+"""Results of calls for an MCP client: what a model would have read of one, its data and files, or why there is none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessions.doors.mcp_server.callers import Caller
 from sessions.doors.mcp_server.writes import leave_waiting
 from sessions.models import Approval, ApprovalStatus, Step, StepFile, StepKind, StepStatus, Turn, TurnStatus
 
-#: What the answer of a client's user is called between the client and us.
+#: Name of the user's answer between the client and us.
 ANSWER = "answer"
 #: Bytes of a file that goes out within a result; a larger one is named with its address.
 MOST_WITHIN = 1_000_000
@@ -62,9 +62,9 @@ def _as_content(caller: Caller, file: StepFile, *, is_within: bool) -> types.Con
 def waiting_result(
     caller: Caller, turn: Turn, *, opens_pages: bool
 ) -> types.CallToolResult | types.InputRequiredResult | None:
-    """What a client is told of a call that waits for a person, and that it was told: None where the call waits for
-    nobody now. One that shows its user a page (`opens_pages`) is asked to, and comes back with the state; any other one
-    reads where it is answered, and calls again. Two queries."""
+    """Return the result for a client whose call waits for a person, and record that the client has read so: None where
+    the call waits for nobody now. One that shows its user a page (`opens_pages`) is asked to, and comes back with the
+    state; any other one reads where it is answered, and calls again. Two queries."""
     asked = Approval.objects.filter(turn=turn, status=ApprovalStatus.PENDING).order_by("pk").first()
     if asked is None:
         return None
@@ -83,7 +83,7 @@ def waiting_result(
 
 
 def is_declined(responses: types.InputResponses | None) -> bool:
-    """Whether the user of the client would not open the page."""
+    """Return whether the user of the client would not open the page."""
     answer = (responses or {}).get(ANSWER)
     return isinstance(answer, types.ElicitResult) and answer.action != "accept"
 

@@ -59,7 +59,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 def caller_of(context: Context) -> Caller:
-    """Who makes this request, as `toolhub/web/mcp_door.py` found."""
+    """Return the caller of this request, as `toolhub/web/mcp_door.py` found it."""
     assert context.request is not None
     caller: Caller = context.request.scope[CALLER]
     return caller
@@ -156,7 +156,7 @@ async def _followed(
 
 
 def _opens_pages(context: Context) -> bool:
-    """Whether the client shows its user a page when it is asked to, and makes the call again behind that."""
+    """Return whether the client shows its user a page when it is asked to, and makes the call again behind that."""
     capabilities = context.session.client_capabilities
     elicitation = capabilities.elicitation if capabilities is not None else None
     is_new = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -164,7 +164,7 @@ def _opens_pages(context: Context) -> bool:
 
 
 def _progress_line(event: Event) -> str | None:
-    """What a client is told of an event, or nothing."""
+    """Return the line that a client reads of an event, None where there is none."""
     match event.type:
         case "accepted":
             return "The call is on record, and waits for a worker."
@@ -200,7 +200,8 @@ async def listen(context: Context, params: types.SubscriptionsListenRequestParam
 
 
 class GatewayServer(Server[Any]):
-    """Says in the older protocol too that it tells when a list has changed: there on the stream that a GET opens."""
+    """Server that declares in the older protocol too that it announces changes of a list: there on the stream that a
+    GET opens."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **more: Any
@@ -209,7 +210,8 @@ class GatewayServer(Server[Any]):
 
 
 def make_server() -> Server[Any]:
-    """What a client is given to come back with is sealed, for the token and the call that it was given for."""
+    """Build the server. The state that a client is to come back with is sealed, for the token and the call that it was
+    given for."""
     server = GatewayServer(NAME, on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listen)
     security = RequestStateSecurity(
         keys=[_state_key(each) for each in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)],

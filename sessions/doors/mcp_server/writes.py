@@ -44,7 +44,7 @@ class NothingWaits(Exception):
 
 @dataclass(frozen=True)
 class Taken:
-    """A call that is on record, and whether its client was told before that it waits for a person."""
+    """Call that is on record, and whether its client has read before that it waits for a person."""
 
     turn: Turn
     was_left: bool = False
@@ -71,7 +71,7 @@ def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Taken
 
 
 def digest_of(caller: Caller, name: str, arguments: Mapping[str, Any]) -> str:
-    """What makes two calls at one address the same."""
+    """Hash of a call at the caller's address: equal for two calls with the same tool and arguments."""
     told = json.dumps([caller.address.name, name, arguments], sort_keys=True)
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -87,13 +87,13 @@ def left_calls(caller: Caller) -> QuerySet[Turn]:
 
 
 def leave_waiting(turn_id: UUID) -> None:
-    """The client is told that a person must answer first."""
+    """Record that the client was referred to a person, who must answer first."""
     ClientRequest.objects.filter(turn=turn_id).update(waits_for_client=True)
 
 
 def hand_over(turn_id: UUID) -> bool:
-    """Whether the client gets the result of a call that was left: the first that asks. The same call again is another
-    one."""
+    """Return whether the client gets the result of a call that was left: the first that asks. The same call again is
+    another one."""
     left = ClientRequest.objects.filter(turn=turn_id, waits_for_client=True)
     return left.update(waits_for_client=False) == 1
 

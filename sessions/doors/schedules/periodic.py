@@ -1,7 +1,7 @@
-"""What happens by the clock: reminders are told, schedules submit turns. Swept by every worker, done once each.
+"""Work that is due by the clock: reminders are shown, schedules submit turns. Swept by every worker, done once each.
 
 Whoever wins the conditional UPDATE of a row does its work, in the same transaction: with three workers or after a
-crash, a reminder is told once, and a schedule submits one turn for each of its moments. What was missed while nothing
+crash, a reminder is shown once, and a schedule submits one turn for each of its moments. What was missed while nothing
 ran is made up for once, not once for each moment.
 """
 

@@ -1,4 +1,4 @@
-"""Reminders as their member writes them: shared by tools, pages and REST. When they are told, `periodic.py` knows."""
+"""Reminders as their member writes them: shared by tools, pages and REST. `periodic.py` decides when they are shown."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from toolhub.tenants.pages import signed_in
 
 
 class ScheduleForm(forms.Form):
-    """What a schedule says. Agents are read when the form is made, in the scope of their organisation."""
+    """Content of a schedule. Agents are read when the form is made, in the scope of their organisation."""
 
     name = forms.CharField(max_length=MAX_NAME, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     message = forms.CharField(

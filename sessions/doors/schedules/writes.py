@@ -41,7 +41,7 @@ TIMES = ("cron", "timezone")
 
 @dataclass(frozen=True)
 class ScheduleContent:
-    """What a schedule's form says. `agent` is a slug; "" for the first agent that is switched on."""
+    """Content of a schedule's form. `agent` is a slug; "" for the first agent that is switched on."""
 
     name: str
     cron: str
@@ -54,7 +54,7 @@ class ScheduleContent:
 
 
 def may_edit(member: Membership, schedule: Schedule) -> bool:
-    """Whether the member may edit it and switch it on: its own member, who may chat."""
+    """Return whether the member may edit it and switch it on: its own member, who may chat."""
     return schedule.membership_id == member.pk and member.has_access(Access.MEMBER)
 
 
