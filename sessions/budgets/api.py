@@ -63,7 +63,7 @@ class AmountField(serializers.CharField):
 
 
 class BudgetChange(serializers.Serializer[Any]):
-    """What of a budget can be changed."""
+    """Fields of a budget that can be changed."""
 
     name = serializers.CharField(max_length=MAX_NAME)
     limit = AmountField(help_text=AMOUNT)
@@ -95,7 +95,7 @@ class BudgetIn(BudgetChange):
 
 
 class MeterOut(serializers.Serializer[Any]):
-    """What one window of a budget has, and had."""
+    """Amounts of one window of a budget, now or then."""
 
     limit = serializers.CharField()
     added = serializers.CharField(help_text="What somebody added for this window alone.")
@@ -221,14 +221,14 @@ def period_body(line: PeriodLine) -> dict[str, Any]:
 
 
 def _limit(content: dict[str, Any], measure: str) -> dict[str, Any]:
-    """The same with its limit as a number. Raises ChangeRefused."""
+    """Return this content with its limit as a number. Raises ChangeRefused."""
     shares = {"warn_at": tuple(content["warn_at"])} if "warn_at" in content else {}
     limit = {"limit": amount_of(content["limit"], measure, "limit")} if "limit" in content else {}
     return content | shares | limit
 
 
 def _aimed(body: dict[str, Any]) -> dict[str, Any]:
-    """The same with its target under one name. Raises ValidationError for one of another scope."""
+    """Return this body with its target under one name. Raises ValidationError for one of another scope."""
     own = TARGETS.get(body["scope"])
     for name in TARGETS.values():
         if name in body and name != own:
@@ -262,7 +262,7 @@ class BudgetList(APIView):
         responses={201: BudgetDetailOut, 400: ErrorOut},
     )
     def post(self, request: Request) -> Response:
-        """It counts from the next model call on. Needs the right `budgets`."""
+        """The new budget counts from the next model call on. Needs the right `budgets`."""
         actor = api_member(request, right=Right.BUDGETS)
         body = _aimed(checked(BudgetIn, request))
         with refusals():
@@ -283,7 +283,8 @@ class BudgetDetail(APIView):
         responses={200: BudgetDetailOut, 400: ErrorOut, 404: ErrorOut},
     )
     def patch(self, request: Request, budget_id: UUID) -> Response:
-        """What is left out stays, and so does what it counts and for whom. Running windows have a new limit at once."""
+        """Fields that are left out stay, and so do its measure, window and target. Running windows have a new limit at
+        once."""
         actor = api_member(request, right=Right.BUDGETS)
         budget = budget_or_404(actor, budget_id)
         part = checked_part(BudgetChange, request)
@@ -304,7 +305,7 @@ class BudgetDetail(APIView):
 class OwnBudgets(APIView):
     @extend_schema(operation_id="budgets_mine", summary="Budgets that bind you", responses={200: BindingsOut})
     def get(self, request: Request) -> Response:
-        """What your turns count on, and what is left of it. Needs no right."""
+        """Budgets that your turns count on, and what is left of them. Needs no right."""
         member = api_member(request)
         only_parameters(request)
         results = []
@@ -326,7 +327,7 @@ class PeriodList(APIView):
         responses={200: paged(PeriodOut), 404: ErrorOut},
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
-        """What was spent of it, window by window, the newest first."""
+        """Amounts that were spent of it, window by window, the newest first."""
         member = api_member(request, right=Right.BUDGETS)
         budget = budget_or_404(member, budget_id)
         lines: dict[int, PeriodLine] = {}
@@ -389,8 +390,8 @@ class BudgetRules(APIView):
         responses={200: RulesOut, 400: ErrorOut},
     )
     def patch(self, request: Request) -> Response:
-        """What is left out stays. Running windows keep what was spent, and end by a new time zone. Needs the right
-        `budgets`."""
+        """Fields that are left out stay. Running windows keep what was spent, and end by a new time zone. Needs the
+        right `budgets`."""
         actor = api_member(request, right=Right.BUDGETS)
         body = dict(RulesOut(actor.organisation).data) | checked_part(RulesPart, request)
         with refusals():

@@ -31,7 +31,7 @@ class BudgetsAddress(ListAddress):
 
 
 class LimitForm(forms.Form):
-    """What of a budget can be changed later on. `measure` is said by whoever makes the form, or by a field."""
+    """Fields of a budget that can be changed later on. `measure` is given by whoever makes the form, or by a field."""
 
     name = forms.CharField(max_length=MAX_NAME, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     limit = forms.CharField(
@@ -72,14 +72,14 @@ class LimitForm(forms.Form):
         return cleaned
 
     def changed(self, content: BudgetContent) -> BudgetContent:
-        """The content of a budget with what the form says of it."""
+        """Return the content of a budget with the values of the form."""
         data = self.cleaned_data
         is_hard = data["stops"] == "hard"
         return replace(content, name=data["name"], limit=data["limit"], is_hard=is_hard, warn_at=data["warn_at"])
 
 
 def of_budget(budget: Budget) -> dict[str, Any]:
-    """What `LimitForm` begins with."""
+    """Return the initial values of `LimitForm`."""
     return {
         "name": budget.name,
         "limit": amount_text(budget.limit, budget.measure),
@@ -171,7 +171,7 @@ class BudgetForm(LimitForm):
 
 
 class TopUpForm(forms.Form):
-    """How much more one window gets."""
+    """Amount that one window gets in addition."""
 
     amount = forms.CharField(
         max_length=40, label="Add", widget=forms.TextInput(attrs=PLAIN | {"inputmode": "decimal", "size": "10"})
@@ -179,7 +179,7 @@ class TopUpForm(forms.Form):
 
 
 class RulesForm(forms.Form):
-    """What all budgets go by."""
+    """Rules that all budgets go by."""
 
     time_zone = forms.CharField(
         max_length=64,

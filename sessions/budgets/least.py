@@ -1,4 +1,5 @@
-"""Whether a budget lets any turn begin: the least that one model call of each agent reserves, against its limit."""
+"""Test whether a budget lets any turn begin: the least that one model call of each agent reserves, against its
+limit."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ NAMED = 5
 def warnings_of(budget: Budget, version: int | None) -> list[str]:
     """Sentences for whoever saves it; none for one that only warns, is off, or counts turns. Two queries at most.
 
-    What a call reserves is counted without prompt, tools and message, so that what is told is true of every turn.
+    What a call reserves is counted without prompt, tools and message, so that each sentence is true of every turn.
     """
     if not (budget.is_hard and budget.is_enabled) or budget.measure not in (Measure.TOKENS, Measure.MONEY):
         return []
@@ -45,7 +46,7 @@ def least_of(agent: Agent, measure: str, version: int | None) -> int:
 
 
 def _agents_of(budget: Budget) -> list[Agent]:
-    """Those whose turns it may count, by name; an agent's budget counts that one's alone. One query."""
+    """Return the agents whose turns it may count, by name; an agent's budget counts that one's alone. One query."""
     agents = Agent.objects.filter(is_enabled=True).select_related("model__provider").defer("model__provider__api_key")
     if budget.scope == BudgetScope.AGENT and budget.agent_id is not None:
         agents = agents.filter(pk=budget.agent_id)

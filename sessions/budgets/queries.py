@@ -42,7 +42,7 @@ EACH = {
 
 @dataclass(frozen=True)
 class Meter:
-    """What one window of a budget has and had, with the moment when it begins anew."""
+    """Amounts of one window of a budget, now or then, with the moment when it begins anew."""
 
     measure: str
     amounts: Amounts
@@ -67,7 +67,7 @@ class Meter:
 
     @property
     def percent(self) -> int:
-        """How much of it is spent, for the bar: at most 100."""
+        """Share of it that is spent, in percent, for the bar: at most 100."""
         return min(100, self.amounts.percent)
 
     @property
@@ -113,18 +113,19 @@ class BudgetLine:
 
     @property
     def each(self) -> str:
-        """What each has its own of: "member", "agent", "session"; empty where all share one."""
+        """Kind of those that have a part of it each: "member", "agent", "session"; empty where all share one."""
         return each_of(self.budget)
 
 
 def each_of(budget: Budget) -> str:
-    """Of what each one has an own part of the budget; empty where all share one."""
+    """Return the kind ("member", "agent", "session") of those that have a part of the budget each; empty where all
+    share one."""
     is_shared = has_one_period(replace(terms_of(budget), window=Window.TOTAL))
     return "" if is_shared else EACH[BudgetScope(budget.scope)]
 
 
 def has_meter(budget: Budget) -> bool:
-    """Whether it has a window to be measured: not one of each turn."""
+    """Return whether it has a window to be measured: not one of each turn."""
     return budget.measure == Measure.TURNS or budget.window != Window.TURN
 
 
@@ -162,7 +163,8 @@ def running_spans(budgets: Iterable[Budget], time_zone: str) -> dict[int, Span]:
 
 
 def turns_running(budgets: Iterable[Budget]) -> dict[int, int]:
-    """How many turns are open under each limit of turns at once that has one for all, by key. One query, or none."""
+    """Count the turns that are open under each limit of turns at once that has one for all, by key. One query, or
+    none."""
     terms = [terms_of(each) for each in budgets if each.measure == Measure.TURNS]
     counts = [_count_of(each) for each in terms if has_one_period(each)]
     if not counts:
@@ -218,7 +220,7 @@ def _line(budget: Budget, span: Span | None, sums: dict[str, Any] | None, runnin
 
 
 def is_moving() -> bool:
-    """Whether a turn of the organisation runs, so that meters move. One query."""
+    """Return whether a turn of the organisation runs, so that meters move. One query."""
     return Turn.objects.filter(UNENDED, status=TurnStatus.RUNNING).exists()
 
 
@@ -236,7 +238,8 @@ class PeriodLine:
     """One window of a budget for one of those that it is for."""
 
     period: BudgetPeriod
-    #: Whose it is: a member, an agent or a session, if it is there and the reader may see it; None where all share it.
+    #: Owner of the window: a member, an agent or a session, if it is there and the reader may see it; None where all
+    #: share it.
     owner: Membership | Agent | ChatSession | None
     #: The kind of it, and of the turn behind: "member", "agent", "session", "turn"; empty where all share it.
     kind: str = ""
@@ -282,7 +285,7 @@ def period_or_404(member: Membership, budget: Budget, period_id: UUID) -> Budget
 
 
 def owner_part(key: str) -> tuple[str, str] | None:
-    """Kind and key of whom a period is for, from its own key; None where all share it."""
+    """Return kind and key of the owner of a period, from its own key; None where all share it."""
     for part in key.split():
         kind, _, value = part.partition(":")
         if kind in ("member", "agent", "session"):

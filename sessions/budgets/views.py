@@ -42,7 +42,7 @@ from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
-#: How often an open page asks for its meters by itself while no turn runs: for ten minutes.
+#: Number of times that an open page asks for its meters by itself while no turn runs: for ten minutes.
 POLLS = 120
 
 
@@ -66,7 +66,8 @@ def _part(request: MemberRequest, partial: str, page: str) -> str:
 
 
 def _live(count: str) -> dict[str, Any]:
-    """Whether a page goes on asking: for a while, and as long as turns run. One query in the end."""
+    """Return the count with which a page goes on asking, 0 to stop: for a while, and as long as turns run. One query in
+    the end."""
     number = int(count or 0)
     return {"live": number + 1 if number < POLLS or is_moving() else 0}
 

@@ -52,20 +52,20 @@ TARGETS = {
     BudgetScope.AGENT: "agent",
     BudgetScope.SESSION: "session",
 }
-#: What of a budget stays as it was made.
+#: Fields of a budget that stay as they were made.
 FIXED = ("scope", "target", "is_per_member", "measure", "window")
 
 
 @dataclass(frozen=True)
 class BudgetContent:
-    """What a budget's form says. `target` names what it is for: the short name of a role or agent, the id of a member
+    """Content of a budget's form. `target` names what it is for: the short name of a role or agent, the id of a member
     or session; empty for the organisation, and where every member, agent or session has its own."""
 
     name: str
     limit: int
     scope: str = BudgetScope.ORGANISATION
     target: str = ""
-    #: Of a role's: whether each of its members has one of their own.
+    #: True where each member of the role has a budget of their own.
     is_per_member: bool = False
     measure: str = Measure.TOKENS
     window: str = Window.DAY
@@ -75,7 +75,7 @@ class BudgetContent:
 
 
 def target_of(budget: Budget) -> str:
-    """What it is for, as `BudgetContent` names it. Reads that row."""
+    """Return the target of the budget, as `BudgetContent` names it. Reads that row."""
     if budget.scope == BudgetScope.ROLE and budget.role is not None:
         return budget.role.slug
     if budget.scope == BudgetScope.MEMBER and budget.membership is not None:
@@ -103,8 +103,8 @@ def budget_content(budget: Budget) -> BudgetContent:
 
 @configuration_write("name")
 def create_budget(content: BudgetContent, *, actor: Membership) -> Budget:
-    """It counts from the next model call on. Raises ChangeRefused for what is malformed, a name in use, and a target
-    that is not there; ChangeForbidden for a member of higher access as its target."""
+    """Create a budget, which counts from the next model call on. Raises ChangeRefused for what is malformed, a name in
+    use, and a target that is not there; ChangeForbidden for a member of higher access as its target."""
     require(actor, Right.BUDGETS)
     if Budget.objects.count() >= MAX_BUDGETS:
         raise ChangeRefused("name", f"An organisation has at most {MAX_BUDGETS} budgets.", code="conflict")
@@ -280,8 +280,8 @@ def _move_windows(time_zone: str) -> None:
 
 
 def _one_of_each(periods: Collection[BudgetPeriod], now: datetime) -> list[BudgetPeriod]:
-    """Of these rows, which are held, one for each budget and key, with what was spent of all. A worker that read the
-    zone before it was changed makes a second window beside the running one."""
+    """Keep one of these rows, which are held, for each budget and key, with what was spent of all. A worker that read
+    the zone before it was changed makes a second window beside the running one."""
     kept: dict[tuple[int, str], BudgetPeriod] = {}
     for row in sorted(periods, key=lambda each: (-each.reserved, -each.spent, each.pk)):
         first = kept.setdefault((row.budget_id, row.key), row)

@@ -151,7 +151,7 @@ def _range(request: Request, member: Membership) -> tuple[datetime, datetime]:
 
 
 def _moment(request: Request, member: Membership, name: str) -> datetime | None:
-    """What a day or moment of the query is; without a zone of its own in the organisation's."""
+    """Read a day or moment of the query, None where it is left out; without a zone of its own in the organisation's."""
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -207,7 +207,7 @@ def _by_group(
 
 
 def _public_keys(group_by: str, grouping: Grouping, rows: list[dict[str, Any]]) -> Any:
-    """What names each row's group to a client. At most one query."""
+    """Return a function that reads the public key or name of a row's group for a client. At most one query."""
     if group_by in ("agent", "member"):
         read: Any = slugs_of if group_by == "agent" else public_ids_of
         known: Mapping[int, str] = read(row[grouping.key[0]] for row in rows)

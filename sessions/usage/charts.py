@@ -1,4 +1,4 @@
-"""What the chart of a page shows: series of numbers for each period. Reads nothing."""
+"""Chart of a page: series of numbers for each period. Reads nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sessions.usage.queries import SERIES_SHOWN, Grouping, ToolSums, Usage, Usag
 from sessions.usage.spans import Range
 from toolhub.tenants.rows.money import NANO, rounded_dollars
 
-#: What a chart can show of usage, and the column by which its groups are large.
+#: Figures that a chart can show of usage, and the column by which its groups are large.
 SHOWN = {
     "tokens": ("Tokens by group", "tokens"),
     "kinds": ("Kinds of tokens", "tokens"),

@@ -79,7 +79,7 @@ class ToolSums:
 
 @dataclass(frozen=True)
 class Grouping:
-    """What sums are grouped by: the columns that tell groups apart, and those that name one."""
+    """Columns that sums are grouped by: those that tell groups apart, and those that name one."""
 
     title: str
     plural: str
@@ -108,7 +108,7 @@ class Group:
     key: tuple[Any, ...]
     name: str
     sums: Any
-    #: Of the largest group's, for a bar.
+    #: Percent of the largest group's, for a bar.
     percent: int = 0
 
 
@@ -119,14 +119,14 @@ class Usage:
     total: Any
     by_period: Sequence[Any]
     groups: Sequence[Group]
-    #: What the groups that are not shown come to; None where all are.
+    #: Sums of the groups that are not shown; None where all are.
     others: Any = None
     #: By period: the sums of each of the first groups, and of all others.
     series: Sequence[Sequence[Any]] = field(default_factory=list)
 
 
 def sees_all(member: Membership) -> bool:
-    """Whether the member sees everybody's usage, and that of tools."""
+    """Return whether the member sees everybody's usage, and that of tools."""
     return member.has_right(Right.BUDGETS)
 
 
@@ -230,7 +230,7 @@ def sums_of(kind: type[UsageSums] | type[ToolSums], columns: Sequence[str] | Non
 
 
 def as_sums(kind: type[UsageSums] | type[ToolSums], row: Mapping[str, Any]) -> Any:
-    """What was not summed is 0."""
+    """Build the sums of a row; a field that was not summed is 0."""
     return kind(**{each.name: row.get(f"sum_{each.name}") or 0 for each in fields(kind)})
 
 

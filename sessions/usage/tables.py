@@ -24,5 +24,5 @@ def csv_lines(grouping: Grouping, groups: Iterable[Group]) -> Iterator[list[str 
 
 
 def as_text(value: str) -> str:
-    """What no spreadsheet runs."""
+    """Return the text so that no spreadsheet runs it as a formula."""
     return f"'{value}" if value.startswith(FORMULA) else value

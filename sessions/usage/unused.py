@@ -50,7 +50,7 @@ class UnusedToolkit:
 
 @dataclass(frozen=True)
 class Unused:
-    """Those that cost most first."""
+    """Tools and toolkits sent in vain, those that cost most first."""
 
     tools: Sequence[UnusedTool]
     toolkits: Sequence[UnusedToolkit]
@@ -61,7 +61,7 @@ class Unused:
 
 
 def unused_of(member: Membership, now: datetime) -> Unused:
-    """What the member's organisation was sent in vain in the last 30 days. At most eight queries."""
+    """Return what the member's organisation was sent in vain in the last 30 days. At most eight queries."""
     rows = ToolUsageHour.objects.filter(hour__gte=now - timedelta(days=DAYS)).exclude(category_name=META_CATEGORY)
     by_tool = rows.values("agent_key", "tool_key").annotate(
         rounds=Sum("sent_rounds"), tokens=Sum("sent_tokens"), called=Sum("calls")

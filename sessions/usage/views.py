@@ -37,7 +37,7 @@ MOST_LINES = 20_000
 
 
 class UsageAddress(forms.Form):
-    """What the address of the page asks for. A value that cannot be is left out."""
+    """Choices in the address of the page. A value that cannot be is left out."""
 
     range = forms.ChoiceField(choices=list(RANGES.items()), required=False)
     by = forms.ChoiceField(required=False)

@@ -1,4 +1,4 @@
-"""Who may answer what a turn asks: one function for the writes, and the same as a condition for lists."""
+"""Rules on who may answer what a turn asks: one function for the writes, and the same as a condition for lists."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def why_not_answer(member: Membership, approval: Approval) -> str:
 
 
 def answerable_by(member: Membership) -> Q:
-    """What waits and this member may answer, as a condition on approvals; an account that is linked to the requester's
-    is told only when it answers. A delegated right costs one query."""
+    """Build a condition on approvals for those that wait and that this member may answer; an account that is linked to
+    the requester's is refused only when it answers. A delegated right costs one query."""
     waits = Q(status=ApprovalStatus.PENDING, expires_at__gt=Now())
     own = Q(requester=member) & (Q(kind__in=OF_MEMBER) | Q(needs_other_person=False))
     found = own if member.has_access(Access.MEMBER) else Q(pk__in=())

@@ -43,7 +43,7 @@ from toolhub.tenants.rest.api import ErrorOut, api_member, checked, paged
 from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page, uuid_parameter
 from toolhub.tenants.rest.wire import Refused
 
-#: How an approval is remembered.
+#: Ways to remember an approval.
 NOT, SESSION, HOURS = "no", "session", "hours"
 
 
@@ -85,7 +85,7 @@ class ApprovalOut(serializers.Serializer[Approval]):
     used_at = serializers.DateTimeField(allow_null=True, help_text="When the approved call began: once.")
 
     def get_status(self, approval: Approval) -> str:
-        """One whose time is over is expired, though no sweep has come by yet."""
+        """Return the status: one whose time is over is expired, though no sweep has ended it yet."""
         is_over = approval.status == ApprovalStatus.PENDING and not approval.is_pending
         return ApprovalStatus.EXPIRED.value if is_over else approval.status
 
@@ -139,7 +139,7 @@ class RespondIn(serializers.Serializer[Any]):
 
 @contextmanager
 def conflicts() -> Iterator[None]:
-    """What stands in the way of an answer, as the API tells it: 409 with its code."""
+    """Raise what stands in the way of an answer as the API's refusal: 409 with its code."""
     try:
         with refusals():
             yield
@@ -167,8 +167,8 @@ class ApprovalList(APIView):
         responses=paged(ApprovalOut),
     )
     def get(self, request: Request) -> Response:
-        """What turns ask people, the newest first: your own, and with the right `approvals` everybody's, as far as it
-        reaches."""
+        """Approvals and questions of turns, the newest first: your own, and with the right `approvals` everybody's, as
+        far as it reaches."""
         member = api_member(request)
         rows = approvals_seen_by(member)
         if (status := request.query_params.get("status")) is not None:
@@ -191,7 +191,7 @@ class ApprovalList(APIView):
 class ApprovalDetail(APIView):
     @extend_schema(operation_id="approvals_read", summary="One approval", responses={200: ApprovalOut, 404: ErrorOut})
     def get(self, request: Request, approval_id: UUID) -> Response:
-        """The exact call, why somebody is asked, and what came of it."""
+        """The exact call, why somebody is asked, and the answer."""
         return answered(api_member(request), approval_id)
 
 
@@ -274,8 +274,8 @@ class ConsentList(APIView):
         responses=paged(ConsentOut),
     )
     def get(self, request: Request) -> Response:
-        """What was approved for longer than one call, the newest first: for your calls, and with the right `approvals`
-        for everybody's, as far as it reaches."""
+        """Consents for longer than one call, the newest first: for your calls, and with the right `approvals` for
+        everybody's, as far as it reaches."""
         rows = consents_seen_by(api_member(request))
         return Response(page(request, rows, "pk", lambda row: ConsentOut(row).data, newest_first=True))
 

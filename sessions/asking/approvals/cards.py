@@ -1,4 +1,4 @@
-"""What a person sees of one thing that a turn asks: the exact call, why, and whether this person may answer it.
+"""Card of one thing that a turn asks a person: the exact call, why, and whether this person may answer it.
 
 One card serves the queue, the chat and an approval's own page.
 """
@@ -36,7 +36,7 @@ class Card:
     why_not: str = ""
     #: Whether the reader may open the session that asks.
     opens_session: bool = True
-    #: Of a form that was sent and did not fit: what was typed, and what is wrong by the name of the field.
+    #: Input of a form that was sent and did not fit: what was typed, and what is wrong by the name of the field.
     typed: Typed | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,12 +63,12 @@ class Card:
 
     @property
     def is_before_call(self) -> bool:
-        """Whether a call may or may not run: no question, no form, no link."""
+        """True where the approval decides whether a call runs: no question, no form, no link."""
         return self.approval.kind == ApprovalKind.APPROVAL
 
     @cached_property
     def message(self) -> list[Part]:
-        """What the far side of the call asks, with escapes for what cannot be seen."""
+        """Message of the far side of the call, with escapes for what cannot be seen."""
         return list(visible_parts(self.approval.for_people))
 
     @cached_property
@@ -131,7 +131,7 @@ def card_for(member: Membership, approval: Approval) -> Card:
 
 
 def opens_session(member: Membership, approval: Approval) -> bool:
-    """Whether the member may open the session that asks: not everybody who answers for others does."""
+    """Return whether the member may open the session that asks: not everybody who answers for others does."""
     return approval.requester_id == member.pk or member.has_right(Right.SESSIONS)
 
 
@@ -159,7 +159,7 @@ def _reply_of(card: Card) -> tuple[object, int]:
     return card.approval.turn_id, card.approval.step.round
 
 
-#: What a reader learns of a card that waits for somebody else.
+#: Sentences on a card that waits for somebody else.
 FOR_REQUESTER = "It waits for {requester}."
 FOR_OTHERS = "It waits for {requester}, or for somebody with the admin right approvals."
 FOR_ANOTHER = "Another person than {requester} must answer it, with the admin right approvals."

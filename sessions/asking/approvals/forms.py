@@ -23,7 +23,7 @@ class ApprovalsAddress(ListAddress):
 
 
 class AnswerForm(forms.Form):
-    """What may be said with an answer. A button with a choice of the question's fills in `choice`."""
+    """Answer of a person, with a note or proposal. A button with a choice of the question's fills in `choice`."""
 
     note = forms.CharField(required=False, max_length=MAX_NOTE)
     proposal = forms.CharField(required=False, max_length=MAX_PROPOSAL, strip=False)
@@ -39,6 +39,6 @@ class AnswerForm(forms.Form):
         return str(self.cleaned_data["choice"] or self.cleaned_data["response"])
 
     def first_error(self) -> str:
-        """What is wrong, for a page that shows one sentence."""
+        """Return the first error, for a page that shows one sentence."""
         errors: Any = next(iter(self.errors.values()), [""])
         return str(errors[0])

@@ -99,7 +99,7 @@ def _proposed(each: FormField) -> tuple[str, list[str]]:
 
 
 def content_typed(schema: Mapping[str, Any], typed: Typed) -> dict[str, Any]:
-    """What was typed, as values of the form; what cannot be one stays a text, and is refused as such."""
+    """Return what was typed, as values of the form by name; what cannot be one stays a text, and is refused as such."""
     found: dict[str, Any] = {}
     for place, each in enumerate(form_fields(schema)):
         key = key_of(place)

@@ -1,4 +1,5 @@
-"""What turns ask, as pages and the API show it: what a member may answer, what was asked, and the consents kept."""
+"""Approvals and questions of turns, as pages and the API show them: what a member may answer, what was asked, and the
+consents kept."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 COUNTED = 99
 
 
-#: What no page of approvals shows of the rows beside one.
+#: Columns that no page of approvals shows, of the rows beside one.
 _LONG = (
     *(f"step__{name}" for name in ("arguments", "result", "result_sent", "extras", "raw_usage", "text")),
     *(f"turn__{name}" for name in ("message", "answer", "draft")),
@@ -51,18 +52,18 @@ def waiting_for(member: Membership) -> QuerySet[Approval]:
 
 
 def waiting_page(member: Membership, *, after: str = "", before: str = "") -> Page[Approval]:
-    """The same, the oldest first. One query, one more for a delegated right."""
+    """Return a page of what waits for this member, the oldest first. One query, one more for a delegated right."""
     return Keyset(waiting_for(member), ("pk",)).page(after, before)
 
 
 def count_waiting_for(member: Membership) -> int:
-    """How many wait for this member, counted to one more than COUNTED. One query, one more for a delegated right."""
+    """Count those that wait for this member, to one more than COUNTED. One query, one more for a delegated right."""
     return Approval.objects.filter(answerable_by(member)).order_by()[: COUNTED + 1].count()
 
 
 def waiting_told(member: Membership) -> tuple[int, str]:
-    """How many calls, questions and versions of tools wait for this member, and a sentence that says it; 0 and "" for
-    nothing. One query, one more for a delegated right, and one for who approves code."""
+    """Count the calls, questions and versions of tools that wait for this member, with a sentence that says it; 0 and
+    "" for nothing. One query, one more for a delegated right, and one for who approves code."""
     count = min(count_waiting_for(member) + versions_waiting_for(member), COUNTED + 1)
     if not count:
         return 0, ""
@@ -95,7 +96,8 @@ def approvals_page(member: Membership, *, status: str = "", after: str = "", bef
 
 
 def history_page(member: Membership, *, status: str = "", after: str = "", before: str = "") -> Page[Approval]:
-    """The same without what waits for this member. One query, one more for a delegated right."""
+    """Return a page of approvals without those that wait for this member, the newest first. One query, one more for a
+    delegated right."""
     approvals = approvals_seen_by(member).exclude(answerable_by(member))
     if status:
         approvals = approvals.filter(status=status)
@@ -111,13 +113,13 @@ def approval_or_404(member: Membership, approval_id: UUID) -> Approval:
 
 
 def approvals_of_turn(turn: Turn) -> QuerySet[Approval]:
-    """What this turn asked, in its order. One query."""
+    """Return the approvals that this turn asked for, in its order. One query."""
     return with_all_shown(Approval.objects.filter(turn=turn)).order_by("step__index", "pk")
 
 
 def waiting_in_session(session: ChatSession) -> QuerySet[Approval]:
-    """What waits in a member's session, with what its agents ask in sessions below. One query, a query or two more for
-    each level that `session` is below the member's own."""
+    """Return what waits in a member's session, with what its agents ask in sessions below. One query, a query or two
+    more for each level that `session` is below the member's own."""
     waiting = Approval.objects.filter(session=own_session(session), status=ApprovalStatus.PENDING)
     return with_all_shown(waiting).order_by("pk")
 

@@ -44,7 +44,8 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def approval_list(request: MemberRequest, org: str) -> HttpResponse:
-    """What waits for this member, the oldest first; behind it, in pages, all that he or she may see of the rest."""
+    """List what waits for this member, the oldest first; behind it, in pages, all that he or she may see of the
+    rest."""
     member = member_or_404(request)
     address = ApprovalsAddress(request.GET)
     waiting = waiting_page(member)
@@ -159,7 +160,7 @@ def _answer(
 @require_GET
 @signed_in
 def approval_consents(request: MemberRequest, org: str) -> HttpResponse:
-    """What the member allowed for longer than one call; with the right `approvals`, what everybody did."""
+    """List what the member allowed for longer than one call; with the right `approvals`, what everybody did."""
     member = member_or_404(request)
     address = ListAddress(request.GET)
     context = {

@@ -59,7 +59,8 @@ def approve(approval: Approval, *, actor: Membership, note: str = "", only_once:
 def approve_with_consent(
     approval: Approval, *, actor: Membership, until: datetime | None = None, note: str = ""
 ) -> Approval:
-    """The same, remembered: for the session, and with `until` for the member's other sessions too, up to that moment.
+    """Approve the call, and remember that: for the session, and with `until` for the member's other sessions too, up to
+    that moment.
 
     Conflict `no_consent` where each call is to be asked for.
     """
@@ -78,8 +79,8 @@ def approve_with_consent(
 
 @transaction.atomic
 def deny(approval: Approval, *, actor: Membership, proposal: str = "", note: str = "") -> Approval:
-    """Keep the call from running. The model reads that it was denied, by whom, and the proposal; nobody but people
-    reads the note."""
+    """Keep the call from running. The model reads the denial, with the person's name, and the proposal; only people
+    read the note."""
     _answer(approval, ApprovalStatus.DENIED, actor, note=note, proposal=_text("proposal", proposal, MAX_PROPOSAL))
     return approval
 
@@ -95,7 +96,7 @@ def respond(approval: Approval, *, actor: Membership, response: str, note: str =
 
 
 class ContentRefused(ChangeRefused):
-    """What was filled in does not fit the form; `errors` has a sentence for each field."""
+    """Refusal of an input that does not fit the form; `errors` has a sentence for each field."""
 
     def __init__(self, errors: dict[str, str]) -> None:
         name, message = next(iter(errors.items()))
@@ -163,7 +164,7 @@ _VERBS = {
 
 
 def is_whole(approval: Approval) -> bool:
-    """Whether its arguments can be shown whole, so that somebody can read what they allow."""
+    """Return whether its arguments can be shown whole, so that somebody can read what they allow."""
     return len(approval.arguments) <= MAX_SHOWN
 
 

@@ -48,7 +48,7 @@ class ConnectionTestOut(serializers.Serializer[Any]):
 
 
 def shown(test: ConnectionTest | None) -> dict[str, Any]:
-    """What the API tells of the last test; None where there is none since the last change."""
+    """Build the API's body of the last test; `not_tested` for None: there is none since the last change."""
     if test is None:
         return {"status": "not_tested", "reason": "", "tested_at": None, "checks": [], "models": []}
     found = {name: test.findings.get(name, []) for name in ("checks", "models")}
@@ -56,7 +56,7 @@ def shown(test: ConnectionTest | None) -> dict[str, Any]:
 
 
 def _accepted(test: ConnectionTest, location: str) -> Response:
-    """202 with the test as it stands, and where to read what came of it."""
+    """Return 202 with the test as it stands, and where to read its result."""
     return Response(ConnectionTestOut(shown(test)).data, status.HTTP_202_ACCEPTED, headers={"Location": location})
 
 

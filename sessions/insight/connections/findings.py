@@ -1,4 +1,4 @@
-"""What a test of a model or of a provider found, as it is stored with the test and shown on pages and over REST.
+"""Findings of a test of a model or of a provider, as stored with the test and shown on pages and over REST.
 
 `{"checks": [{"name", "works", "detail"}], "models": [{"name", "context_window"}], "page"}`: a detail is a sentence for
 people and may hold text from outside; a model's name is text from outside; `page` is a page of ours that helps.
@@ -74,7 +74,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Result:
-    """What a test came to: in `reason` why it failed, "" where it works."""
+    """Result of a test: in `reason` why it failed, "" where it works."""
 
     reason: str = ""
     checks: Sequence[Check] = ()
@@ -89,7 +89,7 @@ class Result:
 
 
 def checks_of_reply(reply: Reply, model: ResolvedModel) -> list[Check]:
-    """What the answer to QUESTION shows of a model."""
+    """Read the checks of a model from its answer to QUESTION."""
     calls = [call for call in reply.calls if call.name == TOOL]
     streams = "The reply came in pieces." if reply.is_streamed else "The reply came whole: people see it at its end."
     checks = [
@@ -106,7 +106,7 @@ def checks_of_reply(reply: Reply, model: ResolvedModel) -> list[Check]:
 
 
 def checks_of_model(model: ResolvedModel, lessons: Iterable[Lesson], listing: Listing) -> list[Check]:
-    """How it was asked, what that taught, and whether the provider lists it."""
+    """Return checks of the way it was asked, of what that taught, and of whether the provider lists it."""
     chosen = model.chosen_dialect
     checks = [Check("API", None, f"{chosen.dialect.label}. {chosen.reason}")]
     checks += [Check("Learned", None, lesson.summary) for lesson in lessons]
@@ -120,7 +120,7 @@ def checks_of_model(model: ResolvedModel, lessons: Iterable[Lesson], listing: Li
 
 
 def checks_of_listing(listing: ToolListing) -> list[Check]:
-    """What a server answered to the question for its tools."""
+    """Read the checks of a server from its answer to the question for its tools."""
     info = listing.server_info
     name, version = (" ".join(in_reading_order(str(info.get(key) or "")).split()) for key in ("name", "version"))
     unusable = [tool.name for tool in listing.tools if tool.unusable]

@@ -83,7 +83,7 @@ def run_connection_test(public_id: UUID) -> None:
 
 
 def sweep() -> None:
-    """End what nobody will. Safe in any number of workers at once."""
+    """End tests that no worker took or ended in time. Safe in any number of workers at once."""
     late = Q(deadline_at__lt=Now(), ended_at=None)
     with system_scope():
         for status, reason in ((ConnectionStatus.QUEUED, NOT_TAKEN), (ConnectionStatus.RUNNING, NO_RESULT)):
@@ -98,7 +98,7 @@ def unrung(after: float) -> list[UUID]:
 
 
 def _result_of(test: ConnectionTest) -> Result:
-    """What it comes to, in sentences without secrets."""
+    """Run the test, and return its result, in sentences without secrets."""
     right = Right.CATALOGUE if test.service or test.server_id else Right.PROVIDERS
     if not test.membership.has_right(right):
         return Result(NO_RIGHT)

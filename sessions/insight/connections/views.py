@@ -50,7 +50,7 @@ def service_test(request: MemberRequest, org: str, service: str) -> HttpResponse
 @require_http_methods(["GET", "POST"])
 @signed_in
 def model_test(request: MemberRequest, org: str, slug: str, model_id: UUID) -> HttpResponse:
-    """The same for a model of a provider."""
+    """Test a model of a provider, and answer as `service_test` does."""
     member = member_or_404(request, right=Right.PROVIDERS)
     provider = provider_or_404(slug)
     model = model_or_404(provider, model_id)
@@ -74,7 +74,7 @@ def model_test(request: MemberRequest, org: str, slug: str, model_id: UUID) -> H
 @require_http_methods(["GET", "POST"])
 @signed_in
 def server_test(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The same for an MCP server: whether it is reached, and what it offers."""
+    """Test an MCP server, whether it is reached and what it offers, and answer as `service_test` does."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     server = server_or_404(name)
     test, refusal = test_of_server(server), ""
@@ -90,7 +90,7 @@ def server_test(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def provider_test(request: MemberRequest, org: str, slug: str) -> HttpResponse:
-    """The same for a provider: its list of models, to choose from."""
+    """Test a provider, and answer with its list of models, to choose from."""
     member = member_or_404(request, right=Right.PROVIDERS)
     provider, refusal = provider_or_404(slug), ""
     if request.method == "POST":

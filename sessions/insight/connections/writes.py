@@ -35,20 +35,20 @@ def request_service_test(service: ShownService, *, actor: Membership) -> Connect
 
 
 def request_model_test(model: LanguageModel, *, actor: Membership) -> ConnectionTest:
-    """The same for a model: its provider's list is read, and it is sent one short message with one tool."""
+    """Ask for a test of a model: its provider's list is read, and it is sent one short message with one tool."""
     require(actor, Right.PROVIDERS)
     return _request(ConnectionTest(language_model=model), actor=actor)
 
 
 def request_provider_test(provider: Provider, *, actor: Membership) -> ConnectionTest:
-    """The same for a provider: its list of models is read. Nothing is sent to a model."""
+    """Ask for a test of a provider: its list of models is read. Nothing is sent to a model."""
     require(actor, Right.PROVIDERS)
     return _request(ConnectionTest(provider=provider), actor=actor)
 
 
 def request_server_test(server: McpServer, *, actor: Membership) -> ConnectionTest:
-    """The same for an MCP server: its list of tools is read, with the actor's account where each member has an own one.
-    Nothing of it is written down but what the test found. Raises ChangeRefused for one that is switched off."""
+    """Ask for a test of an MCP server: its list of tools is read, with the actor's account where each member has an own
+    one. Nothing of it is written down but what the test found. Raises ChangeRefused for one that is switched off."""
     require(actor, Right.CATALOGUE)
     if not server.is_enabled:
         raise ChangeRefused("server", f"{server.title} is switched off: switch it on first.", code="conflict")

@@ -29,7 +29,7 @@ from toolhub.tenants.rest.paging import (
 
 
 class QueryIn(serializers.Serializer[Any]):
-    """What of the query names something; each may be left out."""
+    """Parameters of the query that name something; each may be left out."""
 
     member = serializers.UUIDField(required=False)
     agent = serializers.CharField(required=False, max_length=63)

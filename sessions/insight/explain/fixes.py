@@ -1,4 +1,4 @@
-"""What Explain can change by itself: the single changes that are one write, by the functions that other pages call."""
+"""Changes that Explain can make by itself: those that are one write, by the functions that other pages call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolhub.tenants.models import Membership
 
 
 def may_fix(change: Change, subject: Subject, category: str, reader: Membership) -> bool:
-    """Whether to show the reader a button. The write itself asks again."""
+    """Return whether to show the reader a button. The write itself asks again."""
     if not change.label:
         return False
     if change.right is not None:

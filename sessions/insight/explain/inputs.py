@@ -1,4 +1,5 @@
-"""What decides what an agent sends for a member, read once; and its selection, as it is or with one thing changed.
+"""Inputs that decide what an agent sends for a member, read once; and its selection, as it is or with one thing
+changed.
 
 No rule is here: a question runs the selection of a turn, on these inputs or on changed ones.
 """
@@ -38,10 +39,10 @@ class Inputs:
     rows: Mapping[int, Row]
     #: Every way to these tools; None where it is to be found anew, of rows that were changed.
     offer: Offer | None = None
-    #: What would be said, empty for all that may be sent; and what it is routed by, where messages decide.
+    #: The message, empty for all that may be sent; and what it is routed by, where messages decide.
     message: str = ""
     routing: RoutingInputs | None = None
-    #: Of a turn that nobody attends, why every call of a tool asks a person; None where somebody answers.
+    #: Reason why every call of a tool asks a person, in a turn that nobody attends; None where somebody answers.
     why_asks: WhyAsks | None = None
     #: The registry version that all of it was read at.
     at: int | None = None
@@ -52,7 +53,7 @@ class Inputs:
 
     @cached_property
     def searches(self) -> bool:
-        """Whether the provider of the agent's model searches what could be loaded."""
+        """True where the provider of the agent's model searches what could be loaded."""
         return searches_for(self.agent)
 
     @cached_property
@@ -91,7 +92,7 @@ class Inputs:
 
     @cached_property
     def reading(self) -> LoadInputs:
-        """What could be loaded, as whoever loads would find it."""
+        """Tools that could be loaded, as whoever loads would find them."""
         bundles = list(dict.fromkeys([*self.holdings.bundles, *self.holdings.loadable]))
         offer = self.offer or offer_from(list(self.rows.values()), self.agent, bundles)
         place = LoadTarget(self.session, self.agent)
@@ -114,12 +115,13 @@ class Inputs:
 
     @cached_property
     def by_router(self) -> dict[str, Verdict]:
-        """What routing says of a tool, by its name; of what was stopped before, nothing."""
+        """Verdicts of routing by the tool's name; none for a tool that was stopped before."""
         return {each.tool: each for each in self.selection.verdicts if each.stage == "router"}
 
     @cached_property
     def gathered(self) -> dict[str, Candidate]:
-        """What was brought and not dropped again, in the order in which it stays where not all can."""
+        """Candidates that were brought and not dropped again, by name, in the order in which they stay where not all
+        can."""
         brought = {each.spec.name: each for each in self.at_hand.candidates}
         verdicts = self.selection.verdicts
         kept = [brought[each.tool] for each in verdicts if each.stage == "gather" and each.kept]
@@ -127,14 +129,14 @@ class Inputs:
 
     @cached_property
     def survivors(self) -> dict[str, int]:
-        """What every stage before the limit lets through, with its place."""
+        """Names of the tools that every stage before the limit lets through, each with its place."""
         others = ("gather", "limit")
         gone = {each.tool for each in self.selection.verdicts if not each.kept and each.stage not in others}
         return {name: place for place, name in enumerate(each for each in self.gathered if each not in gone)}
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """How many of the survivors come before each that was gathered."""
+        """Number of survivors that come before each that was gathered, by name."""
         found, count = {}, 0
         for name in self.gathered:
             found[name] = count
@@ -142,7 +144,7 @@ class Inputs:
         return found
 
     def place_of(self, spec: ToolSpec) -> int:
-        """How many tools come before it; for what nothing brings, as if it came last."""
+        """Return the number of tools that come before it; for what nothing brings, as if it came last."""
         return self._places.get(spec.name, len(self.survivors))
 
     def has_room_for(self, spec: ToolSpec) -> bool:
@@ -153,7 +155,7 @@ class Inputs:
     def changed(
         self, keys: frozenset[int] = frozenset(), *, row: Callable[[Row], Row] = lambda row: row, **fields: Any
     ) -> Inputs:
-        """The same with these fields, and with rows changed by `row`.
+        """Return these inputs with the given fields, and with rows changed by `row`.
 
         Only rows that can matter are kept: what is sent now or was next to be, these keys, and what loads others. What
         a stage took out stays out, and what the limit cut off, as long as nothing makes room.
@@ -171,7 +173,7 @@ class Inputs:
 
     @cached_property
     def last_place(self) -> int:
-        """Of the agent's own tools."""
+        """Last place among the agent's own tools."""
         return max((row.place for row in self.rows.values() if row.place is not None), default=0)
 
     @cached_property

@@ -38,7 +38,7 @@ from sessions.selection.queries import new_session
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.keyset import Page, page_of_sorted
 
-#: Of each that is kept back, each remedy is tried.
+#: Tools of a page; for each that is kept back, each remedy is tried.
 TOOLS_A_PAGE = 15
 #: Characters of a description that a list shows.
 LINE_CHARS = 160
@@ -49,7 +49,7 @@ STATES = ("sent", "loadable", "stopped", "not_offered")
 #: Tools that are kept back, of which it is asked whether one change would do.
 NEARLY_LOOKED_AT = 500
 
-#: The stages that ask each tool alone whether it may be sent, by the name of their verdicts; `permitted` is told in
+#: The stages that ask each tool alone whether it may be sent, by the name of their verdicts; `permitted` is shown as
 #: two, what grants say and what roles say, in the order in which they decide.
 ALONE: Mapping[str, stages.Stage] = {
     "enabled": stages.enabled,
@@ -57,15 +57,15 @@ ALONE: Mapping[str, stages.Stage] = {
     "scope": stages.in_scope,
     "delegation": stages.delegated,
 }
-#: The same of those that are asked after what the member may use: policies, and who answers where a call asks.
+#: Stages that are asked after what the member may use: policies, and who answers where a call asks.
 POLICIES: Mapping[str, stages.Stage] = {
     "policy": stages.policy,
     "provider_policy": stages.provider_policy,
     "approval": stages.answerable,
 }
-#: What a tool is called that nothing brings to the agent.
+#: Label of a tool that nothing brings to the agent.
 NOT_OFFERED = "not offered"
-#: The same of what keeps a definition from going out: the model's provider refuses it, or it is too large.
+#: Stages that keep a definition from going out: the model's provider refuses it, or it is too large.
 SENDING: Mapping[str, stages.Stage] = {"refused": stages.taken, "size": stages.of_size}
 STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, *SENDING, "router", "limit")
 
@@ -91,12 +91,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one stage says of one tool, whatever the others say. `kept` is None where it says nothing of it."""
+    """Answer of one stage for one tool, whatever the others say. `kept` is None where it says nothing of it."""
 
     stage: str
     kept: bool | None
     reason: str
-    #: The same in about three words.
+    #: The reason in about three words.
     short: str
     #: Whether it keeps the tool from being sent: a role that opens nothing does not, where a grant does.
     stops: bool = False
@@ -123,7 +123,7 @@ class WaitingVersion:
     id: int
     number: int
     since: datetime
-    #: Who wrote it, for people; and who may not approve it for that, or empty.
+    #: Name of its author, for people; and of who may not approve it for that, or empty.
     author: str
     not_by: str
 
@@ -202,9 +202,9 @@ def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, 
 
 
 def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
-    """What is sent comes first, then what one change lets through, what is offered, and the rest; of words, what they
-    find best. Two queries: the names in their order, then the tools of the page; one more where something of it waits
-    for a decision; for words those of `search_names` besides."""
+    """Return a page of tools: those that are sent come first, then what one change lets through, what is offered, and
+    the rest; of words, what they find best. Two queries: the names in their order, then the tools of the page; one more
+    where something of it waits for a decision; for words those of `search_names` besides."""
     tools = Tool.objects.annotate(own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=inputs.agent)))
     if asked.tool:
         tools = tools.filter(name=asked.tool)
@@ -234,7 +234,7 @@ def _page(inputs: Inputs, asked: Asked) -> Page[Listed]:
     return Page([by_key[key] for key in keys if key in by_key], page.after, page.before)
 
 
-#: Of each tool: its key, name and version in force, and what decides whether the agent would have it with one.
+#: Columns of each tool: its key, name and version in force, and what decides whether the agent would have it with one.
 _REACH = (
     "pk",
     "name",
@@ -247,8 +247,8 @@ _REACH = (
 
 
 def _would_have(agent: Agent, place: int | None, is_deferred: bool | None, maker_id: int | None, is_core: bool) -> bool:
-    """Whether a session with the agent begins with it, as soon as a version is in force: the first approval of what an
-    agent made gives it to that agent."""
+    """Return whether a session with the agent begins with it, as soon as a version is in force: the first approval of
+    what an agent made gives it to that agent."""
     return maker_id == agent.pk or begins_with(agent, OwnLine(place, bool(is_deferred)), is_core=is_core)
 
 
@@ -354,7 +354,7 @@ def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
 
 
 def reasons_of(inputs: Inputs, listed: Listed) -> Reasons:
-    """What every stage says of the tool, and what came of it."""
+    """Collect the answer of every stage for the tool, and the state that follows."""
     spec = listed.spec
     row = inputs.rows.get(spec.tool_id)
     own = inputs.gathered.get(spec.name) or Candidate(row.spec if row else spec, "")
@@ -476,7 +476,7 @@ def _by_sending(inputs: Inputs, name: str, own: Candidate) -> Cell:
 
 
 def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:
-    """What grants say, and what roles alone say. What is denied is asked again without those denies: then it shows
+    """Return the cells of grants, and of roles alone. What is denied is asked again without those denies: then it shows
     whether the roles stand in the way too."""
     permissions, rights = inputs.permissions, inputs.permissions.rights
     answer = permissions.decide(spec)
@@ -502,7 +502,8 @@ def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
 
 
 def _router(inputs: Inputs, spec: ToolSpec) -> Cell:
-    """What the message needs. Of what is loaded, and of what was stopped before, there is nothing to say."""
+    """Return the cell of routing by the message. Of what is loaded, and of what was stopped before, there is nothing to
+    say."""
     verdict = inputs.by_router.get(spec.name)
     if verdict is None:
         return Cell("router", True, "", "")

@@ -50,7 +50,7 @@ TITLES = {
     "router": "Message",
     "limit": "Limit",
 }
-#: What of the address stays after a change; the last two are the place in the list.
+#: Parameters of the address that stay after a change; the last two are the place in the list.
 KEPT = ("member", "agent", "session", "message", "client", "q", "category", "state", "after", "before")
 STATE_CHOICES = [
     ("", "All tools"),
@@ -62,7 +62,7 @@ STATE_CHOICES = [
 
 
 class ExplainForm(forms.Form):
-    """The page's address: about whom, and which tools."""
+    """Address of the page: the member and agent that are asked about, and the tools."""
 
     member = forms.EmailField(required=False, max_length=254)
     agent = forms.CharField(required=False, max_length=63)
@@ -81,7 +81,7 @@ class ExplainForm(forms.Form):
 
     @property
     def kept(self) -> dict[str, str]:
-        """What a link to another page of the list keeps: everything but the place."""
+        """Parameters that a link to another page of the list keeps: everything but the place."""
         values = {name: str(self.data.get(name, "")) for name in KEPT[:-2]}
         return {name: value for name, value in values.items() if value}
 
@@ -103,7 +103,7 @@ class Line:
     #: Each with the heading of its column.
     cells: Sequence[tuple[str, Cell]]
     changes: Sequence[ShownChange]
-    #: Of a tool that several things stop: what to do about each, and the page for it.
+    #: Places to change, for a tool that several things stop: what to do about each, and the page for it.
     places: Sequence[tuple[str, str]]
 
 

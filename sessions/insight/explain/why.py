@@ -1,4 +1,4 @@
-"""Explain: about whom "why is this tool (not) here?" may be asked, and the answer in words."""
+"""Explain: the members and agents of which "why is this tool (not) here?" may be asked, and the answer in words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_MESSAGE = 100_000
 
 @dataclass(frozen=True)
 class Subject:
-    """Whom it is asked about: a member and an agent, in a session of theirs, or in a new one."""
+    """Subject of a question: a member and an agent, in a session of theirs, or in a new one."""
 
     member: Membership
     agent: Agent
@@ -64,8 +64,8 @@ class Explanation:
 
 
 def explain(subject: Subject, asked: Asked) -> Explanation:
-    """Sixteen queries at most, whatever there is, and one for an agent that is offered to roles. The caller has asked
-    `subject_of` whether it may be told."""
+    """Explain the tools that are asked about. Sixteen queries at most, whatever there is, and one for an agent that is
+    offered to roles. The caller has asked `subject_of` whether the reader may know it."""
     page = reasons_page(subject.member, subject.agent, subject.session, asked)
     changes = Remedies(page.inputs, subject.member, in_session=subject.session is not None)
     return Explanation(

@@ -65,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Moment:
-    """What the hooks of one phase would have done at one place of the turn."""
+    """Effect that the hooks of one phase would have had at one place of the turn."""
 
     title: str
     phase: str
@@ -177,7 +177,7 @@ def _facts(turn: Turn, model: ResolvedModel, tool: str = "", category: str = "")
 def _at_start(
     turn: Turn, hooks: Sequence[HookSpec], model: ResolvedModel, outside: Outside
 ) -> tuple[list[Moment], ResolvedModel]:
-    """What they do to the model and the prompt, and the model that comes of it."""
+    """Return what hooks do to the model and the prompt, and the resulting model."""
 
     def force(known: ResolvedModel, to: Forced) -> tuple[ResolvedModel, str]:
         made = forced_model(turn, known, to, with_key=False)
@@ -255,7 +255,7 @@ def _json(value: Any) -> str:
 
 
 def _proposed(step: Step, replies: Mapping[int, Sequence[Mapping[str, str]]]) -> str:
-    """What the model wrote: the step's own arguments are those that hooks left."""
+    """Return the arguments that the model wrote: the step's own arguments are those that hooks left."""
     calls = replies.get(step.round, ())
     if step.called_through or step.call_index >= len(calls):
         return step.arguments

@@ -14,7 +14,7 @@ MAX_TRIED = 2_000
 
 
 class TryForm(forms.Form):
-    """A message, and for whom it is tried."""
+    """Message to try, and the member, agent and session that it is tried for."""
 
     message = forms.CharField(required=False, max_length=MAX_TRIED, strip=False)
     agent = forms.CharField(required=False, max_length=63)
@@ -47,6 +47,6 @@ class KeywordsForm(forms.Form):
     )
 
     def content(self, category: Category) -> CategoryContent:
-        """What the category says with these words, everything else as it is."""
+        """Return the category's content with these words, everything else as it is."""
         words = self.cleaned_data["keywords"].replace(",", "\n").splitlines()
         return CategoryContent(category.title, category.description, tuple(words), category.is_core)

@@ -1,4 +1,4 @@
-"""What a message would be sent, by the function that turns ask; and where routing was wrong of late."""
+"""Tools that a message would be sent, by the function that turns ask; and where routing was wrong of late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 FINDINGS, LATEST = 50, 8
 #: The latest findings, which the table of keywords counts by category.
 COUNTED = 200
-#: What a finding's `how` says, for people.
+#: Words for people for each value of a finding's `how`.
 HOW = {
     "found_by_search": "the model found it with search_tools",
     "asked_for_again": "the member asked for the same again",
@@ -64,7 +64,7 @@ class RankedTool:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a turn with the message would send first."""
+    """Selection that a turn with the message would send first."""
 
     subject: Subject
     mode: RoutingMode
@@ -89,8 +89,8 @@ class Tried:
 
 
 def try_message(subject: Subject, message: str, mode: str = "") -> Tried:
-    """What the next turn of the subject would send for the message: the same selection as the turn's. With a `mode`,
-    as if the agent had it. Queries as `selection_preview`, and two."""
+    """Return what the next turn of the subject would send for the message: the same selection as the turn's. With a
+    `mode`, as if the agent had it. Queries as `selection_preview`, and two."""
     agent = subject.agent
     if mode:
         agent.routing_mode = mode  # never saved
@@ -170,7 +170,7 @@ class KeywordRow:
 
     category: Any
     may_edit: bool
-    #: Of the latest findings: how often its keywords sent tools of which none was called, by the words.
+    #: Number of the latest findings where its keywords sent tools of which none was called, and the words of these.
     misfires: int = 0
     words: tuple[tuple[str, int], ...] = ()
 

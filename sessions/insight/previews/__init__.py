@@ -1,4 +1,5 @@
-"""What a change of configuration does to members and live sessions, for the pages and routes where it is made."""
+"""Previews of a change of configuration, for the pages and routes where it is made: its effect on members and live
+sessions."""
 
 from __future__ import annotations
 

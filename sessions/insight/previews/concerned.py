@@ -1,4 +1,4 @@
-"""Whom a change of configuration concerns, read in bulk: what members may use, and the sessions that are live.
+"""Members and live sessions that a change of configuration concerns, read in bulk, with what members may use.
 
 Sets of tools are whole numbers with a bit for each. Members with the same roles are looked at once.
 """
@@ -32,7 +32,7 @@ GROUPS_TOLD = 3
 GROUPS_SHOWN = 8
 
 Keys = frozenset[int]
-#: What is said of categories and of tools, by their keys.
+#: Decisions on categories and on tools, by their keys.
 Said = tuple[dict[int, Decision], dict[int, Decision]]
 #: Bits of the tools won, and of those lost.
 Difference = tuple[int, int]
@@ -117,12 +117,12 @@ class Permissions:
         return MemberPermissions(rights, self.loads_of.get(member, NOWHERE))
 
     def members_with(self, roles: Iterable[int]) -> dict[int, set[int]]:
-        """Who has each of these roles."""
+        """Return the members who have each of these roles, by role."""
         return {role: {member for member, held in self.roles_of.items() if role in held} for role in roles}
 
 
 def members_who(holders: QuerySet[Membership] | None = None) -> QuerySet[Membership]:
-    """Those of them, or of all members, who may sign in."""
+    """Return those of the holders, or of all members, who may sign in."""
     active = Membership.objects.filter(ended_at=None, user__is_active=True)
     return active if holders is None else active.filter(pk__in=holders.values("pk"))
 
@@ -133,7 +133,7 @@ def members_in(holders: QuerySet[Membership]) -> dict[int, Membership]:
 
 
 def read_permissions(holders: QuerySet[Membership], roles: Iterable[int] = ()) -> Permissions:
-    """What is stored for these members now, with the rules of their roles and of these. Six queries."""
+    """Read what is stored for these members now, with the rules of their roles and of these. Six queries."""
     keys = holders.values("pk")
     stored = {
         key: (slug, name, mode) for key, slug, name, mode in Role.objects.values_list("pk", "slug", "name", "mode")
@@ -260,7 +260,7 @@ class Grouped:
 
 
 def grouped(differences: Mapping[int, Difference], bits: Bits[T], members: Mapping[int, Membership]) -> Grouped:
-    """Of each member's difference, by key."""
+    """Group the members by their difference, given by each member's key."""
     found: dict[Difference, list[str]] = {}
     for key, difference in differences.items():
         if any(difference):

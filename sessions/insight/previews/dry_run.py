@@ -19,7 +19,7 @@ from toolhub.tenants.rest.wire import DRY_RUN
 def preview_of(
     noun: str, named: Mapping[str, Any], body: Mapping[str, Any], write: Callable[[], Response], actor: Membership
 ) -> dict[str, Any]:
-    """What the write would do, as `PreviewOut` describes it. Raises what the write raises."""
+    """Preview the write, as `PreviewOut` describes it. Raises what the write raises."""
     if noun == "role":
         roles = Role.objects.filter(slug=named["slug"]) if named else Role.objects.none()
         return shown(impact_of_roles(lambda: _made(write(), Role, named), roles))
@@ -49,7 +49,7 @@ def _made(response: Response, model: type[Role | Agent], named: Mapping[str, Any
 
 
 def _member(named: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
-    """Whose roles, or whose grant."""
+    """Return a query for the member whose roles or whose grant are written."""
     if "member_id" in named:
         return Membership.objects.filter(public_id=named["member_id"])
     if "grant_id" in named:

@@ -1,4 +1,4 @@
-"""What a change of an agent, a toolkit or a policy does, before it is saved: tools won and lost, sessions, tokens.
+"""Previews of a change of an agent, a toolkit or a policy, before it is saved: tools won and lost, sessions, tokens.
 
 The change is written by the function that saves it, what it makes is read, and it is taken back: so a preview says what
 saving does, and refuses what saving refuses. Only the configuration is read in there; what it means for members and
@@ -68,7 +68,7 @@ class AgentChange:
     no_longer_sent: tuple[str, ...]
     loadable: tuple[str, ...]
     no_longer_loadable: tuple[str, ...]
-    #: Of what a new session of the actor's sends with its first turn.
+    #: Tokens of what a new session of the actor's sends with its first turn.
     tokens_before: int
     tokens_after: int
     #: How many tools of that first turn would not fit into one request.
@@ -76,7 +76,7 @@ class AgentChange:
 
     @property
     def is_one(self) -> bool:
-        """Whether anything about it changes."""
+        """True where anything about it changes."""
         return any((self.sent, self.no_longer_sent, self.loadable, self.no_longer_loadable, self.tokens))
 
     @property
@@ -89,7 +89,7 @@ class AgentChange:
 
     @property
     def lines(self) -> list[tuple[str, str, bool]]:
-        """What changes: words, names, and whether it is won."""
+        """Lines of what changes: words, names, and whether it is won."""
         found = [
             ("sends at the start", self.sent, True),
             ("no longer sends at the start", self.no_longer_sent, False),
@@ -110,9 +110,9 @@ class OverrideChange:
 
 @dataclass(frozen=True)
 class OfferImpact:
-    """What saving would do."""
+    """Impact of saving an agent, a toolkit or a policy."""
 
-    #: What pages draw it with.
+    #: Template that pages draw it with.
     template: ClassVar[str] = "sessions/insight/previews/_offer_impact.html"
 
     #: Whether anything but words differs from what is stored; if not, nobody feels it.
@@ -125,13 +125,13 @@ class OfferImpact:
     unchanged: int = 0
     #: Live sessions that are sent other tools, or the same ones with other overrides, with their next turn.
     sessions: int = 0
-    #: What these have loaded and would lose.
+    #: Loads that these have and would lose.
     dropped: int = 0
     overrides: tuple[OverrideChange, ...] = ()
     other_overrides: int = 0
     #: Live sessions of these agents beyond those that were looked at, the ones used last.
     not_looked_at: int = 0
-    #: What clients of OpenAI's API meet otherwise than before, a sentence for each agent.
+    #: Changes for clients of OpenAI's API, a sentence for each agent.
     of_clients: tuple[str, ...] = ()
 
     @property
@@ -156,19 +156,20 @@ class OfferImpact:
 
 
 def impact_of_agent(agent: Agent, content: AgentContent, *, actor: Membership) -> OfferImpact:
-    """What saving this content would change. Raises ChangeRefused for what could not be saved."""
+    """Preview saving this content of an agent. Raises ChangeRefused for what could not be saved."""
     return impact_of_offers(lambda: update_agent(_again(agent), content, actor=actor), [agent.pk], actor=actor)
 
 
 def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membership) -> OfferImpact:
-    """The same, over all agents that may load the toolkit: where there is none, nobody feels anything."""
+    """Preview saving this content of a toolkit, over all agents that may load it: where there is none, nobody feels
+    anything."""
     again = Toolkit.objects.get(pk=toolkit.pk)
     return impact_of_offers(lambda: update_toolkit(again, content, actor=actor), agents_with(toolkit), actor=actor)
 
 
 def impact_of_giving(change: Callable[[], object], to: Recipients, *, actor: Membership) -> OfferImpact:
-    """What a write that gives tools to these would change, over their agents, those that may load the toolkit, and
-    those that have every tool."""
+    """Preview a write that gives tools to these, over their agents, those that may load the toolkit, and those that
+    have every tool."""
     agents = Agent.objects.filter(
         Q(slug__in=to.agents) | Q(tools_mode=ToolsMode.ALL) | Q(agent_toolkits__toolkit__name=to.toolkit)
     )
@@ -177,7 +178,7 @@ def impact_of_giving(change: Callable[[], object], to: Recipients, *, actor: Mem
 
 
 def impact_of_policy(provider: Provider | None, content: PolicyContent, *, actor: Membership) -> OfferImpact:
-    """What saving the organisation's policy, or this provider's, would change, over all agents that it is about."""
+    """Preview saving the organisation's policy, or this provider's, over all agents that it is about."""
     return impact_of_offers(
         lambda: save_policy(provider, content, actor=actor),
         agents_under([provider.pk if provider else None]),
@@ -186,7 +187,7 @@ def impact_of_policy(provider: Provider | None, content: PolicyContent, *, actor
 
 
 def impact_of_profile(profile: PolicyProfile, content: ProfileContent, *, actor: Membership) -> OfferImpact:
-    """The same of a profile, over all agents that are under a policy with it."""
+    """Preview saving a profile, over all agents that are under a policy with it."""
     again = PolicyProfile.objects.get(pk=profile.pk)
     users = list(Policy.objects.filter(profile=profile).values_list("provider_id", flat=True))
     return impact_of_offers(lambda: update_profile(again, content, actor=actor), agents_under(users), actor=actor)
@@ -211,7 +212,7 @@ def agents_with(toolkit: Toolkit) -> list[int]:
 def impact_of_offers(
     change: Callable[[], object], agents: Collection[int], *, actor: Membership, adds_tools: bool = False
 ) -> OfferImpact:
-    """What this write would change of these agents (and one that it adds). Raises what the write raises.
+    """Preview this write for these agents (and one that it adds). Raises what the write raises.
 
     `adds_tools`: the write adds tools as well, which are only there until it is taken back: one query more.
     """

@@ -1,4 +1,4 @@
-"""What a change of permissions does, before it is saved: members, live sessions, tools won and lost, tokens.
+"""Previews of a change of permissions, before it is saved: members, live sessions, tools won and lost, tokens.
 
 The change is written by the function that saves it, what it makes is read, and it is taken back: so a preview says what
 saving does, and refuses what saving refuses. Live sessions are asked for what their next turn would send, before and
@@ -43,7 +43,7 @@ from sessions.selection.bulk import AgentTools, Setup, Shelf, read_setup, read_s
 from sessions.selection.holdings import loads_in
 from toolhub.tenants.models import Membership
 
-#: What a role that is not there says.
+#: Rules of a role that is not there.
 NO_RULES = RoleRules("", "")
 
 
@@ -54,9 +54,10 @@ class RoleChange:
     name: str
     opened: tuple[str, ...]
     closed: tuple[str, ...]
-    #: Of the current versions of the opened tools, less those of the closed ones, as far as they are switched on.
+    #: Tokens of the current versions of the opened tools, less those of the closed ones, as far as they are switched
+    #: on.
     tokens: int
-    #: Who have it afterwards, and how many of these did not, and how many lose it.
+    #: Members who have it afterwards, and how many of these did not, and how many lose it.
     members: int
     given: int = 0
     taken: int = 0
@@ -80,9 +81,9 @@ class RoleChange:
 
 @dataclass(frozen=True)
 class Impact:
-    """What saving would do."""
+    """Impact of saving a change of permissions."""
 
-    #: What pages draw it with.
+    #: Template that pages draw it with.
     template: ClassVar[str] = "sessions/insight/previews/_impact.html"
 
     roles: tuple[RoleChange, ...]
@@ -123,7 +124,7 @@ class Impact:
 
 
 def impact_of_roles(change: Callable[[], object], roles: Iterable[Role] = ()) -> Impact:
-    """What this write would change, over all members who may sign in, and for these roles (and one that it adds).
+    """Preview this write, over all members who may sign in, and for these roles (and one that it adds).
 
     Raises what the write raises. A session is live while it has an open turn, or had one accepted in the last 24 hours;
     those that other agents opened by delegation do not count.
@@ -132,19 +133,19 @@ def impact_of_roles(change: Callable[[], object], roles: Iterable[Role] = ()) ->
 
 
 def impact_of_revoking(grant: Grant, actor: Membership) -> Impact:
-    """What the member of a grant gains and loses when it is revoked."""
+    """Preview what the member of a grant gains and loses when it is revoked."""
     again = Grant.objects.select_related("tool__category", "category", "membership__user").get(pk=grant.pk)
     return impact_on(Membership.objects.filter(pk=grant.membership_id), lambda: revoke_grant(again, actor=actor))
 
 
 def impact_of_switching_off(names: Collection[str], *, actor: Membership) -> Impact:
-    """What members other than the actor lose when these tools are switched off."""
+    """Preview what members other than the actor lose when these tools are switched off."""
     others = Membership.objects.exclude(pk=actor.pk)
     return impact_on(others, lambda: set_tools_enabled(names, False, actor=actor))
 
 
 def impact_on(members: QuerySet[Membership], change: Callable[[], object]) -> Impact:
-    """What this write would change for these members, a query that finds the same before and after it.
+    """Preview this write for these members, a query that finds the same before and after it.
 
     Raises what the write raises.
     """
@@ -167,7 +168,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is stored at one moment: every tool by its key, and what members may use."""
+    """Stored state at one moment: every tool by its key, and what members may use."""
 
     tools: Mapping[int, Line]
     permissions: Permissions
@@ -182,7 +183,8 @@ class Snapshot:
         return {member: usable & on for member, usable in usable_by(self.permissions, members, bits).items()}
 
     def opened_by(self, role: int) -> Keys:
-        """What the role opens. A tool that loads others counts as opened unless the role denies it."""
+        """Return the keys of the tools that the role opens. A tool that loads others counts as opened unless the role
+        denies it."""
         rules = self.permissions.rules.get(role, NO_RULES)
         named = {key: line for key, line in self.tools.items() if not line.is_meta}
         meta = (key for key, line in self.tools.items() if line.is_meta and not rules.denies(key, line.category_id))
@@ -249,7 +251,8 @@ def _role_change(key: int, before: Snapshot, after: Snapshot, had: set[int], hav
 def _sessions(
     before: Snapshot, after: Snapshot, differences: Mapping[int, Difference], members: QuerySet[Membership]
 ) -> tuple[int, int]:
-    """How many live sessions have other tools at their next turn, and how many were not looked at. Ten queries."""
+    """Count the live sessions that have other tools at their next turn, and those that were not looked at. Ten
+    queries."""
     live = live_sessions().filter(membership__in=members.values("pk")).order_by("-active_at", "pk")
     changed = [key for key, member in live.values_list("pk", "membership_id") if any(differences.get(member, ()))]
     looked_at = ChatSession.objects.filter(pk__in=changed[:SESSIONS_LOOKED_AT])
@@ -288,5 +291,5 @@ def agents_of(setup: Setup, shelf: Shelf) -> dict[int, AgentTools]:
 
 
 def sent_by(selection: Any) -> frozenset[Any]:
-    """What of a selection a session feels: its tools, each with its overrides."""
+    """Return what a session feels of a selection: its tools, each with its overrides."""
     return frozenset((tool.tool_id, tool.overrides) for tool in selection.tools)

@@ -52,8 +52,8 @@ def run_trial(public_id: UUID) -> None:
 
 
 def sweep() -> None:
-    """End what nobody will: not taken, or its worker is gone. Forget what ended a day ago. Safe in any number of
-    workers at once."""
+    """End runs that were not taken, or whose worker is gone. Forget what ended a day ago. Safe in any number of workers
+    at once."""
     late = Q(deadline_at__lt=Now(), ended_at=None)
     with system_scope():
         TrialRun.objects.filter(late, status=TrialStatus.QUEUED).update(

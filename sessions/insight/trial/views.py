@@ -112,7 +112,7 @@ def tool_try(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_GET
 @signed_in
 def tool_trial(request: MemberRequest, org: str, name: str, trial_id: str) -> HttpResponse:
-    """How a run by hand stands. Shown to the member who asked for it; anybody else finds no such page."""
+    """Show the state of a run by hand to the member who asked for it; anybody else finds no such page."""
     member = member_or_404(request, at_least=Access.MEMBER)
     run = trial_run_or_404(member, name, trial_id)
     if request.htmx:

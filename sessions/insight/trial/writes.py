@@ -33,7 +33,7 @@ from toolhub.tenants.models import Membership
 QUEUE_SECONDS = 60.0
 MAX_OPEN = 5
 TOO_MANY = f"Not run: {MAX_OPEN} of your runs have not ended yet. Wait for one of them."
-#: The same of one organisation.
+#: Runs of one organisation that are open at the same time.
 MAX_OPEN_OF_ORGANISATION = 30
 TOO_MANY_OF_ORGANISATION = (
     f"Not run: {MAX_OPEN_OF_ORGANISATION} runs of your organisation have not ended yet. Try again in a moment."

@@ -27,7 +27,7 @@ class Figure:
     name: str
     help: str
     column: str
-    #: What one of the figure's unit is in the column.
+    #: Number in the column that is one of the figure's unit.
     unit: int = 1
 
 
@@ -136,8 +136,8 @@ class Figures:
         labels: Mapping[str, str] | None = None,
         always: Sequence[str] = (),
     ) -> Metric:
-        """`always`: values of the one label that are there without a row too, where organisations are not told
-        apart."""
+        """Build a gauge. `always`: values of the one label that are there without a row too, where organisations are
+        not kept apart."""
         named = self._labels(labels or {})
         family = GaugeMetricFamily(name, about, labels=list(named))
         found: dict[tuple[str, ...], float] = {}

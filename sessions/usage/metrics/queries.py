@@ -1,4 +1,4 @@
-"""What `/metrics` reads: the totals of ended turns, and what is open, waits or is left now. Of all organisations.
+"""Reads for `/metrics`: the totals of ended turns, and what is open, waits or is left now. Of all organisations.
 
 Nothing here reads a history: totals are a few rows for each organisation, the rest goes by partial indexes over what is
 open. With `by_organisation` each row has its organisation's `slug`, else rows are of all together.
@@ -109,7 +109,7 @@ def uncounted_turns() -> int:
 
 
 def pending_approvals(*, by_organisation: bool) -> Rows:
-    """What waits for a person by `kind`, and since when the `oldest` does. One query."""
+    """Count what waits for a person by `kind`, with the moment since when the `oldest` does. One query."""
     pending = Approval.objects.filter(kind__in=ApprovalKind.values, status=ApprovalStatus.PENDING)
     return list(_grouped(pending, ("kind",), by_organisation).annotate(waiting=Count("pk"), oldest=Min("created_at")))
 

@@ -36,7 +36,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def has_token(request: HttpRequest) -> bool:
-    """Whether the request bears the operator's token; it takes as long for a wrong one."""
+    """Return whether the request bears the operator's token; it takes as long for a wrong one."""
     scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     is_same = compare_digest(secret.strip().encode(), settings.TOOLHUB_METRICS_TOKEN.encode())
     return is_same and scheme.lower() == "bearer"

@@ -1,4 +1,4 @@
-"""What the latest replies teach: how long an agent's are, and how a provider counts in comparison with us."""
+"""Facts learnt from the latest replies: how long an agent's are, and how a provider counts in comparison with us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stored call would have cost with another input, at the prices of its time."""
+"""Cost that a stored call would have had with another input, at the prices of its time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CallPrice:
 
     @property
     def rates(self) -> Rates:
-        """Of the model's lowest tier."""
+        """Rates of the model's lowest tier."""
         new, read, written, _, _ = self.prices.tiers[0].parts
         return Rates(int(new * _SCALE), int(read * _SCALE), int(written * _SCALE))
 

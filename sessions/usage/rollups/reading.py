@@ -1,4 +1,4 @@
-"""What ended turns did, as the hourly sums need it: some turns of one organisation, read together."""
+"""Ended turns as the hourly sums need them: some turns of one organisation, read together."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Batch:
 
 
 def read_batch(turn_ids: Iterable[UUID]) -> Batch:
-    """Those of the turns that are not added yet. In the scope of their organisation; 8 queries at most, whatever their
-    number, and two more where a call of a routed turn was refused."""
+    """Read those of the turns that are not added yet. In the scope of their organisation; 8 queries at most, whatever
+    their number, and two more where a call of a routed turn was refused."""
     previous = Turn.objects.filter(
         session=OuterRef("session"), agent=OuterRef("agent"), seq__lt=OuterRef("seq"), rounds__gt=0
     )
@@ -150,7 +150,7 @@ def _is_refused(step: Step) -> bool:
 
 
 def _verdicts(turns: set[UUID], steps: Mapping[UUID, Sequence[Step]]) -> dict[int, Sequence[Mapping[str, Any]]]:
-    """Those of the selections of these turns."""
+    """Read the verdicts of the selections of these turns, by the key of their set."""
     keys = {step.verdict_set_id for key in turns for step in steps[key] if step.verdict_set_id and step.routing}
     return dict(VerdictSet.objects.filter(pk__in=keys).values_list("pk", "verdicts")) if keys else {}
 

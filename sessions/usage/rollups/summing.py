@@ -1,4 +1,4 @@
-"""What one ended turn adds to the hourly sums, and what it says of routing. Reads nothing."""
+"""Sums that one ended turn adds to the hourly ones, and its findings about routing. Reads nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass
 class TurnSums:
-    """What one turn adds, and the names of those that it is about."""
+    """Sums that one turn adds, and the names of those that it is about."""
 
     hours: dict[HourKey, Counter[str]] = field(default_factory=dict)
     tools: dict[ToolKey, Counter[str]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def hour_of(moment: datetime) -> datetime:
 
 
 def sums_of(turn: Turn, batch: Batch) -> TurnSums:
-    """What the turn adds to the sums of its organisation."""
+    """Return what the turn adds to the sums of its organisation."""
     steps = batch.steps[turn.pk]
     calls = [step for step in steps if step.kind == StepKind.MODEL]
     uses = [step for step in steps if step.kind == StepKind.TOOL]
@@ -134,7 +134,7 @@ def _add_rounds(turn: Turn, calls: Sequence[Step], batch: Batch, found: TurnSums
 
 
 def _sent_tokens(call: Step, batch: Batch) -> int:
-    """Of the definitions; steps of before that was stored have their tool set."""
+    """Return the tokens of the definitions; steps of before that was stored have their tool set."""
     if call.tool_tokens or not call.tool_set_id:
         return call.tool_tokens
     tool_set = batch.tool_sets.get(call.tool_set_id)
@@ -220,7 +220,7 @@ def _add_totals(turn: Turn, calls: Sequence[Step], uses: Sequence[Step], batch: 
 
 
 def _routings(calls: Sequence[Step]) -> list[Mapping[str, Any]]:
-    """What routing did at each selection of the turn, where it was on."""
+    """Return the records of routing at each selection of the turn, where it was on."""
     found = [call.routing for call in calls if isinstance(call.routing, dict)]
     return [each for each in found if each.get("mode", "off") != "off"]
 
@@ -251,7 +251,7 @@ def _left_out(call: Step, batch: Batch) -> list[str]:
 
 
 def _tools_of(call: Step, batch: Batch) -> list[SentTool]:
-    """What the round carried, but for versions that are gone."""
+    """Return the tools that the round carried, but for versions that are gone."""
     tool_set = batch.tool_sets.get(call.tool_set_id or 0)
     keys = tool_set.version_ids if tool_set is not None else ()
     return [batch.tools[key] for key in keys if key in batch.tools]
@@ -260,7 +260,7 @@ def _tools_of(call: Step, batch: Batch) -> list[SentTool]:
 def _add_routing(
     turn: Turn, calls: Sequence[Step], uses: Sequence[Step], batch: Batch, found: TurnSums, first: Counter[str]
 ) -> None:
-    """Whether the turn was routed, whether it got no tool, and keywords that matched for nothing."""
+    """Add whether the turn was routed, whether it got no tool, and keywords that matched for nothing."""
     routings = _routings(calls)
     if not routings:
         return

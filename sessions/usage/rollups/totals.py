@@ -1,4 +1,5 @@
-"""What one ended turn adds to the totals of all time, and how that is written. No name that a tenant chose is kept."""
+"""Totals of all time: what one ended turn adds to them, and how that is written. No name that a tenant chose is
+kept."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class CallKey:
 
 @dataclass
 class Totals:
-    """What some turns add."""
+    """Amounts that some turns add to the totals."""
 
     turns: Counter[TurnKey] = field(default_factory=Counter)
     models: dict[ModelKey, Counter[str]] = field(default_factory=dict)
@@ -113,8 +114,8 @@ def name_of(tool: SentTool | None) -> str:
 
 
 def _time_of(step: Step) -> dict[str, int]:
-    """How long the step took, from the clocks of the worker and, for a tool, of the database; nothing where it has no
-    end."""
+    """Return the time that the step took, from the clocks of the worker and, for a tool, of the database; nothing where
+    it has no end."""
     seconds = step.seconds
     if seconds is None:
         return {}

@@ -39,7 +39,8 @@ def let_through(blocked: Blocked, *, of_provider: bool) -> Iterator[Way]:
 
 
 def opened(rules: PolicyRules, spec: ToolSpec) -> PolicyRules:
-    """The same, so that the tool passes: without what denies it, and with its name where nothing allows it."""
+    """Return these rules, so that the tool passes: without what denies it, and with its name where nothing allows
+    it."""
     deny = tuple(each for each in rules.deny if not pattern_matches(each, spec.name, spec.category))
     freed = replace(rules, deny=deny)
     return freed if freed.ruling(spec).kept else replace(freed, also_allow=(*rules.also_allow, spec.name))

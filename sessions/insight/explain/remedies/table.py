@@ -1,4 +1,4 @@
-"""The single changes that would let a tool through: each is tried by running the selection, and told only if it works.
+"""The single changes that would let a tool through: each is tried by running the selection, and named only if it works.
 
 REMEDIES is the table: the stage that stops the tool, a word for programs, the right that it takes, and a function that
 finds the ways to do it. A way says what the selection would be read from, and has the write that does it.

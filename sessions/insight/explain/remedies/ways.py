@@ -1,4 +1,4 @@
-"""What a remedy says: a change, the ways to make it, and of which tool it is asked."""
+"""Parts of a remedy: a change, the ways to make it, and the tool that it is asked of."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Change:
     query: Mapping[str, str] = field(default_factory=dict)
     #: The admin right that it takes, if one.
     right: Right | None = None
-    #: What it is done to, where Explain can do it itself: kind and name of what is loaded.
+    #: Target of the change, where Explain can do it itself: kind and name of what is loaded.
     target: str = ""
     #: None where a page asks for more.
     write: Write | None = field(default=None, compare=False)
 
     @property
     def label(self) -> str:
-        """What a button says that does it; empty for what is done on a page of its own."""
+        """Words on a button that does it; empty for what is done on a page of its own."""
         return LABELS.get(self.code, "")
 
 
@@ -63,17 +63,17 @@ class Way:
 
     text: str
     page: Page
-    #: What the selection would be read from; None where the change would be refused.
+    #: Inputs that the selection would be read from; None where the change would be refused.
     inputs: Callable[[], Inputs | None]
     write: Write | None = None
     target: str = ""
-    #: What of it was tried for one tool counts for the others of the page.
+    #: Key under which what was tried for one tool counts for the others of the page.
     key: object = None
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """What a remedy is looked for: a tool that one stage stops, for a member, in a session or for a new one."""
+    """Tool that one stage stops, for a member, in a session or for a new one: a remedy is looked for."""
 
     inputs: Inputs
     member: Membership
