@@ -39,12 +39,12 @@ def _whole(text: str, unit: str) -> int:
 
 
 def amount_text(amount: int, measure: str) -> str:
-    """For programs, exact: "12.50" dollars, "100000" tokens."""
+    """Return the amount for programs, exact: "12.50" dollars, "100000" tokens."""
     return dollars(amount) if measure == Measure.MONEY else str(amount)
 
 
 def amount_shown(amount: int, measure: str) -> str:
-    """For people: $12.50; 100,000 tok; 3 turns."""
+    """Return the amount for people: $12.50; 100,000 tok; 3 turns."""
     if measure == Measure.MONEY:
         return rounded_dollars(amount)
     if measure == Measure.TOKENS:

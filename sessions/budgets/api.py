@@ -200,7 +200,7 @@ def budget_body(line: BudgetLine) -> dict[str, Any]:
 
 
 def one_budget(member: Membership, budget: Budget) -> dict[str, Any]:
-    """As `BudgetDetailOut` describes it."""
+    """Build the body of one budget, as `BudgetDetailOut` describes it."""
     (line,) = lines_of([budget], member.organisation)
     return budget_body(line) | {"warnings": warnings_of(budget, member.organisation.registry_version)}
 
@@ -245,8 +245,8 @@ class BudgetList(APIView):
         operation_id="budgets_list", summary="Budgets", parameters=PAGE_PARAMETERS, responses=paged(BudgetOut)
     )
     def get(self, request: Request) -> Response:
-        """By the time they were made, with what is left of each. Needs the right `budgets`; for what binds you, see
-        `budgets/mine`."""
+        """Budgets in the order they were made, with what is left of each. Needs the right `budgets`; for what binds
+        you, see `budgets/mine`."""
         member = api_member(request, right=Right.BUDGETS)
         lines: dict[int, BudgetLine] = {}
 
@@ -294,7 +294,7 @@ class BudgetDetail(APIView):
 
     @extend_schema(operation_id="budgets_delete", summary="Remove a budget", responses={204: None, 404: ErrorOut})
     def delete(self, request: Request, budget_id: UUID) -> Response:
-        """With what is on record of its windows; usage by the hour stays."""
+        """Delete the budget with what is on record of its windows; usage by the hour stays."""
         actor = api_member(request, right=Right.BUDGETS)
         budget = budget_or_404(actor, budget_id)
         with refusals():
@@ -350,7 +350,7 @@ class PeriodReset(APIView):
         responses={200: PeriodOut, 404: ErrorOut, 409: ErrorOut},
     )
     def post(self, request: Request, budget_id: UUID, period_id: UUID) -> Response:
-        """Nothing of it is spent from now on; what is reserved stays so. 409 for a window that has ended."""
+        """Set the window's spending to 0; what is reserved stays so. 409 for a window that has ended."""
         actor = api_member(request, right=Right.BUDGETS)
         budget = budget_or_404(actor, budget_id)
         with refusals():

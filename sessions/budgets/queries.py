@@ -130,7 +130,7 @@ def has_meter(budget: Budget) -> bool:
 
 
 def shown_budgets() -> QuerySet[Budget]:
-    """With the row that each is for."""
+    """Return the budgets, each with the row that it is for."""
     rows = Budget.objects.select_related("role", "membership__user", "agent", "session")
     return rows.defer("agent__prompt", "session__tool_order", "session__last_prompt")
 
@@ -143,13 +143,13 @@ def budget_or_404(member: Membership, budget_id: UUID) -> Budget:
 
 
 def budgets_page(member: Membership, *, after: str = "", before: str = "") -> Page[BudgetLine]:
-    """By name, with their meters. Two queries."""
+    """Return a page of budgets by name, with their meters. Two queries."""
     page = Keyset(shown_budgets(), ("name",)).page(after, before)
     return Page(lines_of(page.rows, member.organisation), page.after, page.before)
 
 
 def lines_of(budgets: Sequence[Budget], organisation: Organisation) -> list[BudgetLine]:
-    """With what is spent of each in its running window. Two queries at most, none for none."""
+    """Return each budget with what is spent of it in its running window. Two queries at most, none for none."""
     spans = running_spans(budgets, organisation.time_zone)
     sums = {row["budget"]: row for row in _sums(spans)} if spans else {}
     running = turns_running(budgets)
@@ -261,7 +261,7 @@ def periods_page(member: Membership, budget: Budget, *, after: str = "", before:
 
 
 def period_lines(member: Membership, budget: Budget, periods: Sequence[BudgetPeriod]) -> list[PeriodLine]:
-    """With whose they are. One query, none where all share one."""
+    """Return the windows with their owners. One query, none where all share one."""
     return _with_owners(member, periods, is_measured=has_meter(budget))
 
 
@@ -348,7 +348,7 @@ def budgets_binding(member: Membership) -> list[Binding]:
 def _lines_by_budget(
     member: Membership, budgets: Iterable[Budget], periods: dict[int, list[BudgetPeriod]]
 ) -> dict[int, list[PeriodLine]]:
-    """One query for each kind of owner."""
+    """Return the windows of each budget, by the budget's key. One query for each kind of owner."""
     all_periods = [period for each in periods.values() for period in each]
     lines = {line.period.pk: line for line in _with_owners(member, all_periods, is_measured=True)}
     return {each.pk: [lines[period.pk] for period in periods.get(each.pk, [])] for each in budgets}

@@ -120,7 +120,7 @@ def _detail(
     form: TopUpForm,
     at_fault: BudgetPeriod | None = None,
 ) -> HttpResponse:
-    """`at_fault`: the window whose form was refused."""
+    """Show the budget. `at_fault`: the window whose form was refused."""
     address = ListAddress(request.GET)
     (line,) = lines_of([budget], member.organisation)
     page = periods_page(member, budget, **address.place)

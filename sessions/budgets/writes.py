@@ -86,7 +86,7 @@ def target_of(budget: Budget) -> str:
 
 
 def budget_content(budget: Budget) -> BudgetContent:
-    """As it is stored. Reads the row that it is for."""
+    """Return the content of the budget as it is stored. Reads the row that it is for."""
     return BudgetContent(
         name=budget.name,
         limit=budget.limit,
@@ -125,8 +125,8 @@ def create_budget(content: BudgetContent, *, actor: Membership) -> Budget:
 
 @configuration_write("name")
 def update_budget(budget: Budget, content: BudgetContent, *, actor: Membership) -> Budget:
-    """Its running windows have the new limit at once. Raises as `create_budget` does, and ChangeRefused where it would
-    count something else than before."""
+    """Save the content; running windows have the new limit at once. Raises as `create_budget` does, and ChangeRefused
+    where it would count something else than before."""
     require(actor, Right.BUDGETS)
     content = _normal(content)
     kept = budget_content(budget)
@@ -160,7 +160,7 @@ def switch_budget(budget: Budget, is_enabled: bool, *, actor: Membership) -> Bud
 
 @configuration_write("name")
 def delete_budget(budget: Budget, *, actor: Membership) -> None:
-    """With what is on record of its windows; usage by the hour stays."""
+    """Delete the budget with what is on record of its windows; usage by the hour stays."""
     require(actor, Right.BUDGETS)
     _check_rank(budget, actor)
     record("budget.delete", budget, actor=actor, before=_recorded(budget))
@@ -185,8 +185,8 @@ def open_periods(budget: Budget) -> QuerySet[BudgetPeriod]:
 
 @configuration_write("period")
 def reset_period(period: BudgetPeriod, *, actor: Membership) -> BudgetPeriod:
-    """Nothing of this window is spent from now on; what is reserved stays so. Raises ChangeRefused for a window that
-    has ended, and for what has nothing to reset."""
+    """Set the window's spending to 0; what is reserved stays so. Raises ChangeRefused for a window that has ended, and
+    for what has nothing to reset."""
     budget = _of_open(period, actor)
     if budget.measure == Measure.TURNS:
         raise ChangeRefused("period", "A limit of turns at once has nothing to reset.", code="conflict")
@@ -230,7 +230,7 @@ def _check_room(periods: QuerySet[BudgetPeriod], more: int, field: str = "limit"
 
 
 def _window(period: BudgetPeriod) -> dict[str, str]:
-    """Which window it is, for the audit."""
+    """Return begin and id of the window, for the audit."""
     return {"window": period.starts_at.isoformat(timespec="seconds"), "period": str(period.public_id)}
 
 
@@ -403,7 +403,7 @@ def _set(budget: Budget, content: BudgetContent) -> None:
 
 
 def _recorded(budget: Budget) -> dict[str, Any]:
-    """As the audit keeps it: amounts as people write them."""
+    """Return the budget as the audit keeps it: amounts as people write them."""
     content = budget_content(budget)
     shown = {name: getattr(content, name) for name in ("name", *FIXED, "is_hard", "is_enabled")}
     return shown | {"limit": amount_text(budget.limit, budget.measure), "warn_at": list(content.warn_at)}

@@ -175,7 +175,8 @@ def _moment(request: Request, member: Membership, name: str) -> datetime | None:
 def _by_period(
     request: Request, member: Membership, window: str, starts_at: datetime, ends_at: datetime, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """One query: hours are summed by the database, and put together to days and months here."""
+    """Return the rows of a page of periods, and the place where the next one begins. One query: hours are summed by the
+    database, and put together to days and months here."""
     rows = rows_of(member, GROUPINGS["agent"], starts_at, ends_at).values("hour").order_by("hour")
     zone = member.organisation.time_zone
     found: dict[datetime, list[UsageSums]] = {}

@@ -70,7 +70,7 @@ class Chart:
         return f"{value:,.0f}"
 
     def as_json(self) -> str:
-        """For the script that draws it."""
+        """Return the chart as JSON for the script that draws it."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 

@@ -131,7 +131,8 @@ def sees_all(member: Membership) -> bool:
 
 
 def groupings_of(member: Membership) -> dict[str, Grouping]:
-    """One's own usage is known by agent and model: sums of tools belong to nobody."""
+    """Return the groupings that the member may choose. One's own usage is known by agent and model: sums of tools
+    belong to nobody."""
     return GROUPINGS if sees_all(member) else {name: GROUPINGS[name] for name in ("agent", "model")}
 
 
@@ -175,7 +176,8 @@ def _weight(measure: str) -> Any:
 
 
 def largest_groups(rows: QuerySet[Any], grouping: Grouping, measure: str, limit: int | None = None) -> list[Group]:
-    """One query. A group's key stays while names change: of several, it has the last in the alphabet."""
+    """Return the first groups by the measure, the largest first. One query. A group's key stays while names change: of
+    several, it has the last in the alphabet."""
     names = [name for name in grouping.names if name not in grouping.key]
     found = rows.values(*grouping.key).annotate(
         weight=_weight(measure), **{f"last_{name}": Max(name) for name in names}, **sums_of(grouping.sums)
@@ -244,7 +246,7 @@ def subtracted(kind: type[UsageSums] | type[ToolSums], whole: Any, part: Any) ->
 
 
 def counted_from() -> datetime | None:
-    """When the first turn ended whose usage is still to be added; None where all is. One query."""
+    """Return the moment when the first turn ended whose usage is still to be added; None where all is. One query."""
     return Turn.objects.filter(NOT_ROLLED_UP).order_by("ended_at").values_list("ended_at", flat=True).first()
 
 

@@ -79,7 +79,7 @@ class UsageAddress(forms.Form):
 @require_GET
 @signed_in
 def usage_page(request: MemberRequest, org: str) -> HttpResponse:
-    """Everybody's usage with the right `budgets`; else one's own. Five queries of its own."""
+    """Show everybody's usage with the right `budgets`; else one's own. Five queries of its own."""
     member = member_or_404(request)
     address = UsageAddress(member, request.GET)
     span, grouping = address.span(member), address.grouping

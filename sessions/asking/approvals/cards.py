@@ -46,7 +46,7 @@ class Card:
 
     @property
     def can_approve(self) -> bool:
-        """Nobody approves what cannot be shown whole."""
+        """True where the reader may approve: nobody approves what cannot be shown whole."""
         return self.can_answer and self.is_whole and self.approval.kind == ApprovalKind.APPROVAL
 
     @property

@@ -128,7 +128,8 @@ def _number(text: str) -> int | float | str:
 
 
 def _moment(text: str) -> str:
-    """With the zone that the page was in, where none was typed."""
+    """Return the moment with the zone that the page was in, where none was typed; a text that is no moment stays as it
+    is."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

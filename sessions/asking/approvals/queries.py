@@ -30,7 +30,8 @@ _LONG = (
 
 
 def with_all_shown(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
-    """With every row at hand that a page shows of one: its step, agent, session, tool, requester, who decided."""
+    """Read the approvals with every row that a page shows of one: its step, agent, session, tool, requester, who
+    decided."""
     return approvals.select_related(
         "step",
         "turn__agent",

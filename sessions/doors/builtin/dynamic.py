@@ -186,7 +186,7 @@ tool(
 
 
 def place_of(context: ToolContext) -> LoadTarget:
-    """Where the call is made; the caller has seen that it is in a session."""
+    """Return the session and agent that the call is made for; the caller has seen that it is in a session."""
     assert context.session_id is not None
     session = ChatSession.objects.get(pk=context.session_id)
     # By the turn, where there is one: a short name may be another agent's by now.
@@ -249,8 +249,8 @@ def _categories(reading: LoadInputs) -> list[dict[str, Any]]:
 
 
 def _found(hit: Hit, agent: Agent, by: By) -> dict[str, Any]:
-    """With how it is had: by waiting, where it is loaded already or was left out for this message; where the tools
-    never change, by `call_tool`, which needs its parameters; else by loading what brings it."""
+    """Describe a hit, with the way to use it: by waiting, where it is loaded already or was left out for this message;
+    where the tools never change, by `call_tool`, which needs its parameters; else by loading what brings it."""
     spec, bundle = hit.candidate.spec, hit.candidate.bundle
     function = spec.definition["function"]
     told = {"name": spec.name, "description": function["description"], "score": hit.score}

@@ -221,8 +221,8 @@ class SessionDetail(APIView):
         responses={204: None, 403: ErrorOut, 404: ErrorOut},
     )
     def delete(self, request: Request, session_id: UUID) -> Response:
-        """With its turns and the sessions that its agents opened. Open turns are stopped first; schedules and reminders
-        stay. Its own member deletes it, or somebody with the right `sessions`."""
+        """Delete the session with its turns and the sessions that its agents opened. Open turns are stopped first;
+        schedules and reminders stay. Its own member deletes it, or somebody with the right `sessions`."""
         member = api_member(request)
         session = session_or_404(member, session_id)
         check_may_touch(request, member, session.membership_id)
@@ -240,7 +240,7 @@ class SessionTurns(APIView):
         responses=paged(TurnOut),
     )
     def get(self, request: Request, session_id: UUID) -> Response:
-        """In the order in which they were accepted. A session of several agents names each turn's."""
+        """Turns in the order in which they were accepted. A session of several agents names each turn's."""
         session = session_or_404(api_member(request), session_id)
         return Response(page(request, shown().filter(session=session), "seq", lambda row: TurnOut(row).data))
 

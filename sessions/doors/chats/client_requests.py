@@ -52,7 +52,7 @@ class Sent:
 
 
 def sent_with(asked: ClientRequest, shown: Shown = ON_PAGE) -> Sent:
-    """No query."""
+    """Cut a request to the limits of `shown`. No query."""
     earlier = asked.earlier or []
     last = earlier[-shown.messages :] if shown.messages else earlier
     texts = [_text(message) for message in last]
@@ -72,7 +72,7 @@ def sent_with(asked: ClientRequest, shown: Shown = ON_PAGE) -> Sent:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Its words, and the calls that it makes, each in a line."""
+    """Return the words of a message, and the calls that it makes, each in a line."""
     calls = [f"{call['name']} {call['arguments']}" for call in map(_call, message.get("tool_calls", ()))]
     return "\n".join(part for part in [str(message.get("content") or ""), *calls] if part)
 

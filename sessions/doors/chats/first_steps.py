@@ -25,7 +25,7 @@ class FirstStep:
 
 
 def first_steps(organisation: Organisation) -> list[FirstStep]:
-    """In the order in which they make sense. One query."""
+    """Return the steps in the order in which they make sense. One query."""
     done = _done(organisation)
     return [
         FirstStep(

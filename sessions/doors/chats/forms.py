@@ -16,7 +16,7 @@ from toolhub.tenants.models import Membership
 
 
 class WhoseAddress(ListAddress):
-    """One's own rows, or everybody's."""
+    """Address of a list with a choice of one's own rows, or everybody's."""
 
     whose = forms.ChoiceField(required=False, choices=[("", "Yours"), ("all", "Everybody's")])
 

@@ -54,7 +54,7 @@ CALLS_SHOWN = 20
 
 
 def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
-    """With its session and its steps as pages show them. Two or three queries."""
+    """Return a turn with its session and its steps as pages show them. Two or three queries. Raises Http404."""
     turn = shown_turns().filter(visible_to(member, "session__"), pk=turn_id).first()
     if turn is None:
         raise Http404("No such turn.")

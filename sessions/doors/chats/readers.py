@@ -88,7 +88,8 @@ class Readers:
 
 
 def rows_of(readers: Iterable[Reader]) -> list[int]:
-    """For each reader a number that changes with its login or token, membership, rights and session. Five queries."""
+    """Return for each reader a number that changes with its login or token, membership, rights and session. Five
+    queries."""
     readers = list(readers)
     members = {reader.membership_id for reader in readers}
     try:

@@ -95,7 +95,7 @@ open_streams = OpenStreams()
 
 @dataclass
 class Pulse:
-    """Says when a silent stream is to say that it is still there."""
+    """Clock of a silent stream: the moments to say that it is still there."""
 
     beaten_at: float = field(default_factory=time.monotonic)
 

@@ -214,7 +214,7 @@ def turn_or_404(member: Membership, turn_id: UUID) -> Turn:
 class TurnDetail(APIView):
     @extend_schema(operation_id="turns_read", summary="One turn", responses={200: TurnOut, 404: ErrorOut})
     def get(self, request: Request, turn_id: UUID) -> Response:
-        """Where a turn stands, and its answer."""
+        """State of a turn, and its answer."""
         return Response(TurnOut(turn_or_404(api_member(request), turn_id)).data)
 
 

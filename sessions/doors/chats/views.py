@@ -162,7 +162,7 @@ def _session_page(
 @require_http_methods(["GET", "POST"])
 @signed_in
 def session_update(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
-    """Where a session is renamed, which its own member does, and deleted."""
+    """Show the page where a session is renamed, which its own member does, and deleted; rename it on POST."""
     is_post = request.method == "POST"
     member = member_or_404(request, at_least=Access.MEMBER if is_post else Access.VIEWER)
     session = session_or_404(member, session_id)

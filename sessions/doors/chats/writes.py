@@ -84,7 +84,7 @@ def change_session(
 
 @transaction.atomic
 def delete_session(session: ChatSession, *, actor: Membership) -> None:
-    """Nobody sees it from now on, nor those that its agents opened; its open turns are stopped, its schedules and
+    """Hide the session from everybody, with those that its agents opened; its open turns are stopped, its schedules and
     reminders stay and go on elsewhere. `remove_deleted` takes the rows. A second time changes nothing.
 
     Raises PermissionDenied.

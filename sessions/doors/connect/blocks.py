@@ -18,7 +18,7 @@ MAX_SERVER = 32
 
 @dataclass(frozen=True)
 class Connection:
-    """Where a client connects to, as its blocks name it."""
+    """Address and name of this service for a client, as its blocks name it."""
 
     client: Client
     target: Target

@@ -43,7 +43,8 @@ class TargetForm(forms.Form):
         field.choices = [(title, [(each.address, each.name) for each in group]) for title, group in groups if group]
 
     def _target(self, wanted: str) -> Target | None:
-        """Without a wish the first, None where there is none. Raises Http404 for one that is not there."""
+        """Return the wanted target; without a wish the first, None where there is none. Raises Http404 for one that is
+        not there."""
         if wanted:
             if wanted not in self.targets:
                 raise Http404("No such agent or toolkit.")

@@ -179,7 +179,7 @@ async def _events(
 
 
 async def _drop(following: asyncio.Future[Any]) -> None:
-    """Nobody waits for the next item any more."""
+    """Cancel the wait for the next item: nobody waits for it any more."""
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
 

@@ -14,7 +14,8 @@ COMES_LATER = "The answer comes in this session when that is done: "
 
 
 def sentence_for(turn_id: UUID, session_id: UUID, member: Membership, origin: str) -> str:
-    """In words, with the address of each thing that is asked. `origin` is where this service is reached. One query."""
+    """Build sentences with the address of each thing that is asked. `origin` is where this service is reached. One
+    query."""
     organisation = member.organisation.slug
     asks = Approval.objects.filter(turn=turn_id, status=ApprovalStatus.PENDING).select_related("tool").order_by("pk")
     lines = [_line(each, origin + reverse("approval_detail", args=[organisation, each.public_id])) for each in asks]

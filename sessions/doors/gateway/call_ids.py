@@ -28,6 +28,6 @@ def id_of(step: Step) -> str:
 
 
 def read_id(text: str) -> CallId | None:
-    """None for an id that is not one of ours."""
+    """Read the id of a call; None for an id that is not one of ours."""
     found = _ID.match(text)
     return CallId(UUID(found["turn"]), int(found["round"]), int(found["place"])) if found else None

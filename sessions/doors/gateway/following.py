@@ -61,7 +61,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Quiet:
-    """Nothing happened for a while."""
+    """Sign that nothing happened for a while."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Followed:
-    """Which turn is followed, and with which token: without it there is nothing more to read."""
+    """Turn that a client follows, and the client's token: without it there is nothing more to read."""
 
     turn_id: UUID
     session_id: UUID
@@ -175,7 +175,8 @@ def asked_of(followed: Followed) -> str:
 
 
 def _finish_reason(turn: Turn, last: str, calls: Sequence[Step]) -> str:
-    """As OpenAI names them. A turn at its limit of rounds was cut short, too."""
+    """Return the reason why the turn finished, as OpenAI names them. A turn at its limit of rounds was cut short,
+    too."""
     if calls:
         return "tool_calls"
     cut = turn.cut_by or finish_of(last)  # a turn of before this was stored

@@ -165,7 +165,7 @@ def _parameters(body: Json) -> dict[str, Any]:
 
 
 def _format(value: Any) -> dict[str, Any] | None:
-    """As chat completions have it."""
+    """Return the format as chat completions have it; None for plain text. Raises Invalid."""
     if value is None:
         return None
     told = object_of(value, "text.format")

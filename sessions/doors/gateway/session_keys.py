@@ -1,4 +1,4 @@
-"""By what a client names its conversation: the headers that clients send already, and the body's metadata.
+"""Names that a client gives its conversation: in the headers that clients send already, and in the body's metadata.
 
 Whose headers: X-Session-Id of opencode and MindRoom, the vendors' own of Claude Code and others, those of Codex, of
 LibreChat, of Open WebUI and of LiteLLM. Names with an underscore never reach a Django view. Neither `user` nor

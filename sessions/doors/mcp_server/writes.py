@@ -39,7 +39,8 @@ class NoSuchTool(Exception):
 
 
 class NothingWaits(Exception):
-    """No call of this token's waits for the client that comes back: it was another one, or its result was had."""
+    """Error where no call of this token's waits for the client that comes back: it was another one, or its result was
+    fetched."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ def create_reminder(owner: Owner, *, text: str, due_at: datetime, session_id: UU
 
 @transaction.atomic
 def change_reminder(owner: Owner, reminder: Reminder, **changes: Any) -> None:
-    """`changes`: text, due_at. Only one that is still to come; its moment stays ahead."""
+    """Change a reminder. `changes`: text, due_at. Only one that is still to come; its moment stays ahead. Raises
+    RecordRefused."""
     if "due_at" in changes and changes["due_at"] <= owner.now():
         raise RecordRefused("This moment is in the past.", "due_at")
     if "text" in changes:

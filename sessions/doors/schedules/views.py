@@ -140,7 +140,7 @@ def _initial(schedule: Schedule) -> dict[str, Any]:
 @require_POST
 @signed_in
 def schedule_switch(request: MemberRequest, org: str, schedule_id: UUID) -> HttpResponse:
-    """`enabled`: 1 or 0."""
+    """Switch a schedule on or off. `enabled`: 1 or 0."""
     member = member_or_404(request)
     schedule = schedule_or_404(member, schedule_id)
     try:
@@ -163,7 +163,7 @@ def schedule_delete(request: MemberRequest, org: str, schedule_id: UUID) -> Http
 
 
 def _back(member: Membership, schedule: Schedule) -> HttpResponse:
-    """To the list that it stands in."""
+    """Redirect to the list that the schedule stands in."""
     response = redirect("schedule_list", member.organisation.slug)
     if schedule.membership_id != member.pk:
         response["Location"] += "?whose=all"

@@ -63,7 +63,7 @@ def _accepted(test: ConnectionTest, location: str) -> Response:
 class ServiceTest(APIView):
     @extend_schema(operation_id="services_test_read", summary="The last test of a service", responses=ConnectionTestOut)
     def get(self, request: Request, service: str) -> Response:
-        """`not_tested` also after a change of what is set up. Needs the right `catalogue`."""
+        """State of the last test: `not_tested` also after a change of what is set up. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         only_parameters(request)
         return Response(ConnectionTestOut(shown(shown_service_or_404(service).test)).data)
@@ -87,7 +87,7 @@ class ServerTest(APIView):
         operation_id="mcp_servers_test_read", summary="The last test of an MCP server", responses=ConnectionTestOut
     )
     def get(self, request: Request, name: str) -> Response:
-        """`not_tested` also after a change of the server. Needs the right `catalogue`."""
+        """State of the last test: `not_tested` also after a change of the server. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         only_parameters(request)
         return Response(ConnectionTestOut(shown(test_of_server(server_or_404(name)))).data)
@@ -111,7 +111,8 @@ class ServerTest(APIView):
 class ModelTest(APIView):
     @extend_schema(operation_id="models_test_read", summary="The last test of a model", responses=ConnectionTestOut)
     def get(self, request: Request, model_id: UUID) -> Response:
-        """`not_tested` also after a change of the model or its provider. Needs the right `providers`."""
+        """State of the last test: `not_tested` also after a change of the model or its provider. Needs the right
+        `providers`."""
         api_member(request, right=Right.PROVIDERS)
         only_parameters(request)
         model = get_object_or_404(LanguageModel, public_id=model_id)
@@ -136,7 +137,8 @@ class ModelTest(APIView):
 class ProviderTest(APIView):
     @extend_schema(operation_id="providers_test_read", summary="The models of a provider", responses=ConnectionTestOut)
     def get(self, request: Request, slug: str) -> Response:
-        """As the last test read them; `not_tested` also after a change of it. Needs the right `providers`."""
+        """Models as the last test read them; `not_tested` also after a change of the provider. Needs the right
+        `providers`."""
         api_member(request, right=Right.PROVIDERS)
         only_parameters(request)
         provider = get_object_or_404(Provider.objects.defer("api_key"), slug=slug)

@@ -141,7 +141,7 @@ def _service_reason(test: ConnectionTest) -> str:
 
 
 def _test_server(test: ConnectionTest) -> Result:
-    """Its list of tools is read. What is in it is for the test alone: reading it for review is another thing."""
+    """Read the server's list of tools. What is in it is for the test alone: reading it for review is another thing."""
     server = McpServer.objects.select_related("credential", "organisation").get(connection_tests=test)
     try:
         listing = ask_for_tools(server, test.membership, seconds=CALL_SECONDS)
@@ -151,7 +151,7 @@ def _test_server(test: ConnectionTest) -> Result:
 
 
 def _test_provider(test: ConnectionTest) -> Result:
-    """Its list of models is read, for people to choose from."""
+    """Read the provider's list of models, for people to choose from."""
     provider = Provider.objects.get(connection_tests=test)
     listing = _listing(provider)
     if not listing.reason and not listing.models:

@@ -153,7 +153,7 @@ class Explain(APIView):
 
 
 def explained_body(each: Explained, reader: Membership) -> dict[str, Any]:
-    """As ExplainedOut describes it."""
+    """Build the body of one tool, as ExplainedOut describes it."""
     tool = each.reasons
     return {
         "tool": tool.spec.name,

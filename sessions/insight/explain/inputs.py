@@ -78,7 +78,7 @@ class Inputs:
 
     @property
     def _routing(self) -> RoutingInputs | None:
-        """With what a change brings: the ranking is among all that the agent has."""
+        """Inputs of routing with what a change brings: the ranking is among all that the agent has."""
         if self.routing is None or not is_routed(self.agent):
             return None
         known = {spec.tool_id for spec in self.routing.specs}
@@ -187,7 +187,7 @@ class Inputs:
 
     @cached_property
     def lasting_loads(self) -> tuple[Load, ...]:
-        """Without those that are in conflict, and are not sent with the next turn."""
+        """Loads without those that are in conflict, and are not sent with the next turn."""
         fallen = [load for load, _ in clashing_loads(self.holdings, self.at_hand.clashes)]
         return tuple(each for each in self.holdings.loads if each not in fallen)
 
@@ -201,8 +201,8 @@ class Inputs:
 
 
 def read_inputs(session: ChatSession, agent: Agent, message: str = "", *, is_unattended: bool = False) -> Inputs:
-    """For a turn with this message, or for any. Queries as `select_tools`. `agent` comes with its model and provider at
-    hand."""
+    """Read the inputs for a turn with this message, or for any. Queries as `select_tools`. `agent` comes with its model
+    and provider at hand."""
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
     reach = in_reach(agent, holdings, at=at)

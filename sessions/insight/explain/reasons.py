@@ -72,8 +72,9 @@ STAGES = ("loaded", *ALONE, "grants", "role", *POLICIES, *SENDING, "router", "li
 
 @dataclass(frozen=True)
 class Asked:
-    """Which tools: each word of `q` is looked for in names, descriptions and categories, `state` is one of STATES or
-    empty for all, `tool` is a name; `message` is what would be said, empty for any; `client`: by a client of `/v1`.
+    """Filter of the tools that are asked about: each word of `q` is looked for in names, descriptions and categories,
+    `state` is one of STATES or empty for all, `tool` is a name; `message` is what would be said, empty for any;
+    `client`: by a client of `/v1`.
 
     `after` and `before` are places, where a page begins or ends; `capabilities.catalogue.tools.search` says their form.
     """
@@ -326,7 +327,8 @@ def _nearly_sent(inputs: Inputs) -> set[int]:
 
 
 def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
-    """With the toolkits that hold them, the grants on them, and whether any agent has them. One query."""
+    """Complete the tools with the toolkits that hold them, the grants on them, and whether any agent has them. One
+    query."""
     keys = [each.spec.tool_id for each in tools]
     categories = {each.spec.category_id for each in tools}
     none = Cast(Value(None), IntegerField())
@@ -460,7 +462,7 @@ def _alone(inputs: Inputs, name: str, own: Candidate) -> Cell:
 
 
 def _by_policy(inputs: Inputs, name: str, own: Candidate) -> Cell:
-    """Without a policy there is nothing to say."""
+    """Return the cell of a stage of policies; without a policy there is nothing to say."""
     verdict = next(iter(POLICIES[name](inputs.situation, [own])), None)
     if verdict is None:
         return Cell(name, True, "", "")

@@ -160,7 +160,8 @@ def _agents(reader: Membership) -> Any:
 
 
 def _subject(form: ExplainForm, reader: Membership, agents: Sequence[Agent]) -> Subject | None:
-    """None, with the reason in the form, for what is not there. PermissionDenied goes on."""
+    """Return the subject that is asked about; None, with the reason in the form, for what is not there.
+    PermissionDenied goes on."""
     wanted = form.cleaned_data
     slug, session = wanted["agent"], wanted["session"]
     by_slug = {agent.slug: agent for agent in agents}
@@ -221,7 +222,8 @@ def _lines(
 
 
 def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[tuple[str, str]]:
-    """Where the reader may change each of several things that stop a tool. Whether that is enough was not tried."""
+    """Yield words and page for each of several things that stop a tool, where the reader may change it. Whether that is
+    enough was not tried."""
     spec, stops = each.reasons.spec, each.reasons.stops
     if each.changes or len(stops) < 2:
         return
@@ -279,7 +281,7 @@ def _shown(each: Explained, reader: Membership, subject: Subject) -> list[ShownC
 
 
 def _page_of(change: Change, each: Explained, reader: Membership, category: str) -> str:
-    """Where the reader may make the change, or ask for it; empty where neither."""
+    """Return the address where the reader may make the change, or ask for it; empty where neither."""
     org = reader.organisation.slug
     if change.right is None or reader.reach(change.right).covers(category):
         return reverse(change.view, args=[org, *change.args], query=change.query or None)

@@ -150,7 +150,7 @@ def _outside(turn: Turn, with_python: bool) -> Outside:
 
 
 def _within(python: CallPython, seconds: float) -> CallPython:
-    """Until the time of the dry run is up."""
+    """Return a caller of Python hooks that runs them until the time of the dry run is up, then raises NotRun."""
     until = time.monotonic() + seconds
 
     def call(hook: HookSpec, given: Mapping[str, Any], most: float) -> Any:

@@ -150,7 +150,8 @@ def _why_none(selection: Selection, names: Sequence[str]) -> str:
 
 
 def _sent(selection: Selection) -> list[SentTool]:
-    """In the order in which they go, with what routing says of each; of what it does not look at, what brings it."""
+    """Return the tools in the order in which they are sent, with what routing says of each; for those it does not look
+    at, what brings them."""
     reasons = {each.tool: each.reason for each in selection.verdicts if each.kept and each.stage == "gather"}
     reasons |= {each.tool: each.reason for each in selection.verdicts if each.kept and each.stage == "router"}
     return [SentTool(tool, tool.in_titles(reasons.get(tool.name, ""))) for tool in selection.tools]
@@ -185,7 +186,7 @@ class KeywordNumbers:
 
 
 def keyword_numbers() -> KeywordNumbers:
-    """Two queries."""
+    """Count categories and keywords, and agents by routing mode. Two queries."""
     words = [len(each) for each in Category.objects.order_by().values_list("keywords", flat=True)]
     modes = Agent.objects.order_by().values_list("routing_mode").annotate(count=Count("pk"))
     return KeywordNumbers(len(words), sum(words), dict(modes))
@@ -197,7 +198,7 @@ def keyword_page(reach: Reach, *, q: str = "", after: str = "", before: str = ""
 
 
 def keyword_row(category: Any, reach: Reach) -> KeywordRow:
-    """One query."""
+    """Return the row of one category. One query."""
     return _with_misfires(Page([category]), reach).rows[0]
 
 

@@ -35,7 +35,8 @@ from toolhub.tenants.rows.keyset import PAGE
 @require_GET
 @signed_in
 def keyword_list(request: MemberRequest, org: str) -> HttpResponse:
-    """For those who keep the catalogue. A message is tried for oneself; with the right `roles` for any member."""
+    """List the keywords, for those who keep the catalogue. A message is tried for oneself; with the right `roles` for
+    any member."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     form = TryForm(request.GET, auto_id="try-%s")
     tried = _tried(form, member) if form.is_valid() and form.cleaned_data["message"].strip() else None
@@ -103,7 +104,7 @@ def keyword_findings(request: MemberRequest, org: str) -> HttpResponse:
 
 
 def _tried(form: TryForm, reader: Membership) -> Tried | None:
-    """None, with the reason in the form, for what is not there. PermissionDenied goes on."""
+    """Try the message; None, with the reason in the form, for what is not there. PermissionDenied goes on."""
     wanted = form.cleaned_data
     try:
         subject: Subject = subject_of(

@@ -39,7 +39,8 @@ Difference = tuple[int, int]
 
 
 def live_sessions() -> QuerySet[ChatSession]:
-    """With an open turn, or one accepted in the last 24 hours; not those that agents opened by delegation."""
+    """Return the sessions with an open turn, or one accepted in the last 24 hours; not those that agents opened by
+    delegation."""
     under_way = Turn.objects.filter(UNENDED, status__in=OPEN_STATUSES).values("session")
     lately = Q(active_at__gt=timezone.now() - LIVE)
     return ChatSession.objects.filter(KEPT, BY_MEMBERS, lately | Q(pk__in=under_way))
@@ -128,7 +129,7 @@ def members_who(holders: QuerySet[Membership] | None = None) -> QuerySet[Members
 
 
 def members_in(holders: QuerySet[Membership]) -> dict[int, Membership]:
-    """By key, with their users at hand. One query."""
+    """Return the members by key, with their users at hand. One query."""
     return {each.pk: each for each in holders.select_related("user")}
 
 
@@ -169,7 +170,7 @@ def read_permissions(holders: QuerySet[Membership], roles: Iterable[int] = ()) -
 
 
 def _note(said: Said, category_id: int | None, tool_id: int | None, effect: str) -> None:
-    """Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
+    """Note a decision. Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
     of, key = (said[1], tool_id) if category_id is None else (said[0], category_id)
     if key is not None and of.get(key) != "deny":
         of[key] = "allow" if effect == Effect.ALLOW else "deny"
@@ -228,7 +229,7 @@ class Group:
 
     @property
     def sentence(self) -> str:
-        """`4 members gain 2 tools`, `1 member loses file_write`."""
+        """Sentence such as `4 members gain 2 tools`, `1 member loses file_write`."""
         one = len(self.members) == 1
         said = [
             f"{verb if one else plural} {_tools(names)}"
@@ -252,7 +253,7 @@ class Grouped:
 
     @property
     def sentence(self) -> str:
-        """`4 members gain 2 tools, 1 member loses file_write, 3 more gain or lose others`."""
+        """Sentence such as `4 members gain 2 tools, 1 member loses file_write, 3 more gain or lose others`."""
         said = [group.sentence for group in self.groups[:GROUPS_TOLD]]
         rest = self.others + sum(len(group.members) for group in self.groups[GROUPS_TOLD:])
         said += [f"{rest:,} more gain or lose others"] if rest else []
@@ -276,7 +277,8 @@ def grouped(differences: Mapping[int, Difference], bits: Bits[T], members: Mappi
 
 
 def sessions_told(count: int, not_looked_at: int = 0) -> list[str]:
-    """`2 live sessions change at their next turn`, `950 more live sessions were not looked at`; nothing for none."""
+    """Return parts such as `2 live sessions change at their next turn`, `950 more live sessions were not looked at`;
+    nothing for none."""
     verb, whose = ("changes", "its") if count == 1 else ("change", "their")
     said = [f"{number_of(count, 'live session')} {verb} at {whose} next turn"] if count else []
     if not_looked_at:

@@ -62,7 +62,7 @@ def _member(named: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
 
 
 def shown(impact: Impact | OfferImpact) -> dict[str, Any]:
-    """As `PreviewOut` describes it."""
+    """Build the body of an impact, as `PreviewOut` describes it."""
     roles = impact.roles if isinstance(impact, Impact) else ()
     agents, overrides = (impact.agents, impact.overrides) if isinstance(impact, OfferImpact) else ((), ())
     return {

@@ -144,7 +144,8 @@ class OfferImpact:
 
     @property
     def sentence(self) -> str:
-        """`1 member loses docker; 2 live sessions change at their next turn; 1 load is dropped; -90 tokens for Ops.`"""
+        """Sentence such as `1 member loses docker; 2 live sessions change at their next turn; 1 load is dropped; -90
+        tokens for Ops.`."""
         parts = [self.concerned.sentence, *sessions_told(self.sessions, self.not_looked_at)]
         if self.dropped:
             parts.append(f"{number_of(self.dropped, 'load')} {'is' if self.dropped == 1 else 'are'} dropped")
@@ -321,7 +322,7 @@ def _impact(before: Setup, after: Setup, actor: Membership, added: Shelf) -> Off
 
 
 def _of_clients(before: Setup, after: Setup) -> tuple[str, ...]:
-    """No query."""
+    """Return a sentence for each agent whose handling of clients' approvals changes. No query."""
     hides = {
         key: agent.client_approvals == ClientApprovals.HIDE
         for key, agent in after.agents.items()
@@ -341,7 +342,8 @@ def _differences(
     usable: Mapping[int, int],
     bits: Bits[ToolSpec],
 ) -> dict[int, Difference]:
-    """For each member, the tools won and lost of what the agents that they talk to have or could load."""
+    """Return for each member the bits of the tools won and lost, of what the agents that they talk to have or could
+    load."""
     was, will = ({key: bits.of(each.reaches) for key, each in side.items()} for side in (old, new))
     found: dict[int, Difference] = dict.fromkeys(usable, (0, 0))
     for each in talks:
@@ -373,7 +375,7 @@ def _fallen(selections: Iterable[Selection]) -> set[int]:
 
 @dataclass(frozen=True)
 class LiveSession:
-    """One that talks with some of the agents concerned."""
+    """Live session that talks with some of the agents concerned."""
 
     member: int
     agents: set[int]

@@ -117,7 +117,8 @@ class Impact:
 
     @property
     def sentence(self) -> str:
-        """`4 members gain 2 tools, 1 member loses file_write; 2 live sessions change at their next turn; ...`"""
+        """Sentence such as `4 members gain 2 tools, 1 member loses file_write; 2 live sessions change at their next
+        turn; ...`."""
         parts = [self.concerned.sentence, *sessions_told(self.sessions, self.not_looked_at)]
         parts += [f"{role.tokens_told} tokens for {role.name}" for role in self.roles if role.tokens]
         return "; ".join(parts) + "."
@@ -278,7 +279,7 @@ def _sessions(
 
 
 def agents_in(sessions: QuerySet[ChatSession], rows: Iterable[ChatSession]) -> dict[Any, set[int]]:
-    """For each of these sessions, by key: its agent, and those that it has talked to. One query."""
+    """Return for each of these sessions, by key, its agent, and those that it has talked to. One query."""
     found = {each.pk: {each.agent_id} for each in rows}
     talked = Turn.objects.filter(session__in=sessions.values("pk")).order_by()
     for key, agent in talked.values_list("session_id", "agent_id").distinct():

@@ -46,7 +46,7 @@ _TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens
 
 
 def ended_turns(*, by_organisation: bool) -> Rows:
-    """`turns` by `status` and `error_code`. One query."""
+    """Sum the `turns` by `status` and `error_code`. One query."""
     return _sums(TurnTotal.objects.all(), ("status", "error_code"), ("turns",), by_organisation)
 
 
@@ -75,15 +75,16 @@ def _grouped(rows: QuerySet[Any], key: Sequence[str], by_organisation: bool) -> 
 
 
 def open_turns(*, by_organisation: bool) -> Rows:
-    """`turns` by `status`, and of these those that are `left`: their worker has not been heard of in time. One
-    query."""
+    """Count the open `turns` by `status`, and of these those that are `left`: their worker has not been heard of in
+    time. One query."""
     turns = Turn.objects.filter(UNENDED, status__in=OPEN_STATUSES)
     is_left = Q(status=TurnStatus.RUNNING, lease_until__lt=Now())
     return list(_grouped(turns, ("status",), by_organisation).annotate(turns=Count("pk"), left=Count("pk", is_left)))
 
 
 def waiting_since(*, by_organisation: bool) -> Rows:
-    """`oldest`: since when the turn waits that waits longest, of those that a worker could take. One query."""
+    """Return as `oldest` the moment since when the turn waits that waits longest, of those that a worker could take.
+    One query."""
     free = Turn.objects.filter(UNENDED, ledger.due(), status=TurnStatus.QUEUED, seq=ledger.first_open_seq())
     free = free.annotate(since=_free_since()).order_by()
     if by_organisation:
@@ -92,7 +93,7 @@ def waiting_since(*, by_organisation: bool) -> Rows:
 
 
 def _free_since() -> Case:
-    """When a queued turn could begin, or go on: it waited for nothing but a worker from then on."""
+    """Build the moment when a queued turn could begin, or go on: it waited for nothing but a worker from then on."""
     last_event = TurnEvent.objects.filter(turn=OuterRef("pk"), number=OuterRef("last_event")).values("created_at")
     before = Turn.objects.filter(session=OuterRef("session"), seq=OuterRef("seq") - 1).values("ended_at")
     begins = Greatest(F("created_at"), Coalesce(Subquery(before[:1]), F("created_at")))
@@ -118,8 +119,8 @@ def pending_approvals(*, by_organisation: bool) -> Rows:
 
 
 def running_budgets(at: datetime, *, by_organisation: bool) -> Rows:
-    """By `measure` and `window` of the hard budgets: how many windows run, how many of these are `spent`, and the
-    lowest `share` of one that is left. Only windows on which something was counted. Two queries."""
+    """Count, by `measure` and `window` of the hard budgets, the windows that run and those of them that are spent, with
+    the lowest `share` of one that is left. Only windows on which something was counted. Two queries."""
     enabled = Budget.objects.filter(is_enabled=True).exclude(measure=Measure.TURNS)
     ending = BudgetPeriod.objects.filter(
         ends_at__gt=at, starts_at__lte=at, budget__in=enabled.exclude(window=Window.TURN).values("pk")

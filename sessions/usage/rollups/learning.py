@@ -44,7 +44,7 @@ def learn_output_p95(agent: Agent) -> None:
 
 
 def _learn_factors(turns: Sequence[Turn], batch: Batch) -> None:
-    """From the inputs that both the provider and we have counted."""
+    """Learn the token factors from the inputs that both the provider and we have counted."""
     counts: dict[tuple[UUID, str], list[tuple[int, int]]] = defaultdict(list)
     for step in (step for turn in turns for step in batch.steps[turn.pk] if step.kind == StepKind.MODEL):
         counted = step.tool_tokens + step.result_tokens + step.history_tokens

@@ -32,6 +32,6 @@ class CallPrice:
 
 
 def price_of_call(model: ResolvedModel | None, at: datetime, version: int | None) -> CallPrice | None:
-    """None where the model is gone or has no price. Queries as `prices.price_at`."""
+    """Return the price of a call; None where the model is gone or has no price. Queries as `prices.price_at`."""
     found = price_at(model, at, version) if model is not None else None
     return CallPrice(found.prices) if found is not None else None

@@ -105,7 +105,7 @@ def sums_of(turn: Turn, batch: Batch) -> TurnSums:
 
 
 def _hour_key(turn: Turn, call: Step, batch: Batch) -> HourKey:
-    """By when the round began, and by the model that answered it."""
+    """Return the key of the hour when the round began, and of the model that answered it."""
     provider, model = batch.own_models[turn.agent_id]
     if call.origin:
         key = provider_of(call.origin)
@@ -178,7 +178,7 @@ def _before(call: Step, known: Step | None, batch: Batch) -> Before:
 
 
 def _saved_cost(call: Step, instead: InputUse, price: CallPrice | None) -> int:
-    """Nothing where the round has no price, or its price is not known any more."""
+    """Return the cost saved; 0 where the round has no price, or its price is not known any more."""
     if call.cost is None or price is None:
         return 0
     asked = InputUse(call.input_tokens, call.cached_tokens, call.cache_write_tokens)

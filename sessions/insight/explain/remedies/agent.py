@@ -80,7 +80,8 @@ def _initial_with(name: str, stored: Agent) -> dict[str, Any]:
 
 
 def _with_initial(inputs: Inputs, bundle: Bundle) -> Inputs | None:
-    """None where another side disagrees with it, or the agent may not act with what is in it."""
+    """Return the inputs where the agent begins with the bundle; None where another side disagrees with it, or the agent
+    may not act with what is in it."""
     is_shared = any(each.spec.acts_as_organisation for each in inputs.reading.offer.tools_of(bundle))
     if is_shared and inputs.agent.scope == AgentScope.MEMBER:
         return None

@@ -61,7 +61,8 @@ def approve(blocked: Blocked) -> Iterator[Way]:
 
 
 def _with_its_row(blocked: Blocked) -> Inputs | None:
-    """As it is with the version that waits in force; nothing where the agent has no way to it, or no room."""
+    """Return the inputs with the version that waits in force; None where the agent has no way to the tool, or no
+    room."""
     row = blocked.tool.listed.row_then
     if row is None or not blocked.inputs.has_room_for(row.spec):
         return None
@@ -93,7 +94,7 @@ def raise_definition_limit(blocked: Blocked) -> Iterator[Way]:
 
 
 def _with_rows(blocked: Blocked, is_meant: Callable[[Row], bool], **fields: Any) -> Inputs | None:
-    """With these facts of some tools; nothing where the tool would not fit in."""
+    """Return the inputs with these facts of some tools; None where the tool would not fit in."""
     if not blocked.inputs.has_room_for(blocked.tool.spec):
         return None
     keys = frozenset(key for key, row in blocked.inputs.rows.items() if is_meant(row))

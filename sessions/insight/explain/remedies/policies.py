@@ -51,7 +51,7 @@ def _layer(policies: Policies, provider: Provider | None) -> Layer | None:
 
 
 def _with_rules(blocked: Blocked, provider: Provider | None, rules: PolicyRules) -> Inputs | None:
-    """With what else the change lets through."""
+    """Return the inputs under these rules, with what else the change lets through; None where there is no room."""
     inputs, spec = blocked.inputs, blocked.tool.spec
     layer = _layer(inputs.policies, provider)
     if layer is None or not inputs.has_room_for(spec):

@@ -17,7 +17,7 @@ from toolhub.tenants.models import Membership
 
 
 def revoke(blocked: Blocked) -> Iterator[Way]:
-    """One grant that denies; where two do, to revoke one is not enough."""
+    """Revoke the one grant that denies; where two do, to revoke one is not enough."""
     tool = blocked.tool
     denies = [each for each in tool.listed.grants if each.effect != Effect.ALLOW]
     if len(denies) != 1:
@@ -71,8 +71,8 @@ def _may_act(member: Membership) -> bool:
 
 
 def _with_rights(blocked: Blocked, rights: Rights, category_id: int | None = None) -> Inputs | None:
-    """`category_id`: the category whose other tools the change opens too. The first right of a member who had none
-    opens the tools that load others."""
+    """Return the inputs with these rights; None where there is no room. `category_id`: the category whose other tools
+    the change opens too. The first right of a member who had none opens the tools that load others."""
     inputs, spec = blocked.inputs, blocked.tool.spec
     if not inputs.has_room_for(spec):
         return None

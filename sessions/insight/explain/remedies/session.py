@@ -42,7 +42,7 @@ def _load_now(inputs: Inputs, name: str, actor: Membership) -> Any:
 
 
 def _with_load(inputs: Inputs, bundle: Bundle) -> Inputs | None:
-    """None where it is loaded, or loading it is refused."""
+    """Return the inputs with the bundle loaded; None where it is loaded, or loading it is refused."""
     if bundle in inputs.holdings.bundles or inputs.is_constant or why_not(inputs.reading, bundle) is not None:
         return None
     loads = (*inputs.lasting_loads, Load(0, inputs.agent.pk, bundle, LoadSource.PERSON))

@@ -16,7 +16,7 @@ from toolhub.tenants.models import Membership, Right
 
 
 class Remedies:
-    """For the tools of one page."""
+    """Remedies for the tools of one page."""
 
     def __init__(self, inputs: Inputs, member: Membership, *, in_session: bool) -> None:
         self.inputs = inputs
@@ -25,7 +25,8 @@ class Remedies:
         self._tried: dict[object, frozenset[int]] = {}
 
     def of(self, tool: Reasons) -> tuple[Change, ...]:
-        """None for a tool that is sent, and for one that two stages stop, beside the limit."""
+        """Return the changes that would let the tool through; none for a tool that is sent, and for one that two stages
+        stop, beside the limit."""
         stops = {cell.stage for cell in tool.stops} - {"limit"}
         if tool.is_sent or len(stops) > 1:
             return ()

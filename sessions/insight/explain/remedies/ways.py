@@ -28,7 +28,7 @@ Write = Callable[[Membership], Any]
 
 @dataclass(frozen=True)
 class Page:
-    """Where the change is done: name of the page, its arguments after the organisation's, and its query."""
+    """Page where the change is done: its name, its arguments after the organisation's, and its query."""
 
     view: str
     args: tuple[str | int, ...] = ()
