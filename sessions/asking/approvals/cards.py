@@ -34,7 +34,7 @@ class Card:
 
     approval: Approval
     why_not: str = ""
-    #: Whether the reader may open the session that asks.
+    #: True where the reader may open the session that asks.
     opens_session: bool = True
     #: Input of a form that was sent and did not fit: what was typed, and what is wrong by the name of the field.
     typed: Typed | None = None

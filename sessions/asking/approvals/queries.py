@@ -140,7 +140,8 @@ def consents_seen_by(member: Membership) -> QuerySet[Consent]:
 
 
 def consents_page(member: Membership, *, after: str = "", before: str = "") -> Page[Consent]:
-    """The newest first, those that ended or were revoked too (`consent_in_force` tells them apart). One query."""
+    """Return a page of consents, the newest first, those that ended or were revoked too (`consent_in_force` tells them
+    apart). One query."""
     return Keyset(consents_seen_by(member), ("-pk",)).page(after, before)
 
 

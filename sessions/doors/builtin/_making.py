@@ -1,4 +1,4 @@
-"""How an agent makes a tool: what it wrote is checked, run once if it gives an example, and saved for approval."""
+"""Making of a tool by an agent: its text is checked, run once if it gives an example, and saved for approval."""
 
 from __future__ import annotations
 

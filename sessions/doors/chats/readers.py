@@ -39,7 +39,7 @@ class Reader:
     session_id: UUID
     login: str | None = None
     token_id: int | None = None
-    #: What its rows were when it was last asked for, and when that was.
+    #: State of its rows when it was last asked for, and the moment of that.
     rows: int | None = None
     asked_at: float = 0.0
     began_at: float = field(default_factory=time.monotonic)

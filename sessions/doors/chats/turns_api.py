@@ -193,7 +193,7 @@ class ClientRequestOut(serializers.Serializer[Any]):
 
 
 def shown() -> QuerySet[Turn]:
-    """Turns with what TurnOut tells of their agent and session."""
+    """Turns with what TurnOut shows of their agent and session."""
     bringing = Step.objects.filter(turn=OuterRef("pk"), index=OuterRef("untrusted_since")).values("tool_name")
     turns = Turn.objects.select_related("agent", "session").defer("agent__prompt")
     asks = Approval.objects.filter(status=ApprovalStatus.PENDING).select_related("step", "tool").order_by("pk")

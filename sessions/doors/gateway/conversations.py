@@ -40,7 +40,7 @@ class GatewayRequest:
     tools: Sequence[Json] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     streams: bool = False
-    #: Whether later requests may name what it is answered with by its ids.
+    #: True where later requests may name the answer's parts by their ids.
     is_stored: bool = True
     #: The turn that it goes on from, where the client names it.
     follows: UUID | None = None

@@ -45,7 +45,7 @@ from toolhub.durations import duration
 
 #: Where a request of ours carries its Caller.
 CALLER = "toolhub.caller"
-#: Milliseconds that a client may keep a list without asking again, where nothing tells it that the list changed.
+#: Milliseconds that a client may keep a list without asking again, where it hears of no change of the list.
 LIST_FRESH = 10_000
 #: A turn in one of these waits for a person.
 WAITS_FOR_PERSON = {str(TurnStatus.WAITING_APPROVAL), str(TurnStatus.WAITING_INPUT)}

@@ -1,4 +1,4 @@
-"""REST: tests of services and models. POST asks a worker for one; GET tells what the last one showed."""
+"""REST: tests of services and models. POST asks a worker for one; GET returns what the last one showed."""
 
 from __future__ import annotations
 

@@ -99,9 +99,9 @@ class Cell:
     reason: str
     #: The reason in about three words.
     short: str
-    #: Whether it keeps the tool from being sent: a role that opens nothing does not, where a grant does.
+    #: True where it keeps the tool from being sent: a role that opens nothing does not, where a grant does.
     stops: bool = False
-    #: Since when it does, and what was done then by whom, in words; where that is on record.
+    #: Moment since when it does, what was done then and by which person, in words; where that is on record.
     since: datetime | None = None
     done: str = ""
     done_by: str = ""
@@ -139,7 +139,7 @@ class Listed:
     waiting: WaitingVersion | None = None
     kept_back_at: datetime | None = None
     kept_back_by: str = ""
-    #: Whether its source offers the version in force.
+    #: True where its source offers the version in force.
     is_offered: bool = True
     #: Without a version in force: what the agent would have with one; None where it has no way to it.
     row_then: Row | None = None

@@ -1,4 +1,4 @@
-"""The page that tells why each tool is, or is not, in what an agent sends for a member."""
+"""The page that explains why each tool is, or is not, in what an agent sends for a member."""
 
 from __future__ import annotations
 

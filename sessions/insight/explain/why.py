@@ -54,12 +54,14 @@ class Explanation:
     sent: int
     tokens: int
     tool_limit: int
-    #: How messages decide what is sent, one of RoutingMode; and tokens of all tools, had the message left none out.
+    #: Way in which messages decide what is sent, one of RoutingMode; and tokens of all tools, had the message left none
+    #: out.
     routing: str
     all_tokens: int
-    #: Whether the agent is offered to the member: if not, nothing at all is sent.
+    #: True where the agent is offered to the member: if not, nothing at all is sent.
     is_offered: bool = True
-    #: Whether the session's tools are off: a person's messages are sent without any; those of a client of `/v1` with.
+    #: True where the session's tools are off: a person's messages are sent without any; those of a client of `/v1`
+    #: with.
     tools_off: bool = False
 
 

@@ -71,7 +71,7 @@ class Moment:
     phase: str
     traces: Sequence[Trace]
     change: Change | None = None
-    #: Whether the call would not have run, somebody would have been asked, or the turn would have failed.
+    #: Sentence where the call would not have run, somebody would have been asked, or the turn would have failed.
     verdict: str = ""
 
 
@@ -81,7 +81,7 @@ class DryRun:
 
     moments: Sequence[Moment]
     looked_at: int
-    #: Whether a Python hook was left out.
+    #: True where a Python hook was left out.
     left_out: bool
     is_cut: bool
 

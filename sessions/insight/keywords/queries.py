@@ -68,7 +68,7 @@ class Tried:
 
     subject: Subject
     mode: RoutingMode
-    #: Whether messages decide for this agent what is sent.
+    #: True where messages decide for this agent what is sent.
     is_routed: bool
     categories: Sequence[MatchedCategory]
     sent: Sequence[SentTool]

@@ -71,7 +71,7 @@ class AgentChange:
     #: Tokens of what a new session of the actor's sends with its first turn.
     tokens_before: int
     tokens_after: int
-    #: How many tools of that first turn would not fit into one request.
+    #: Number of tools of that first turn that would not fit into one request.
     over_limit: int = 0
 
     @property
@@ -115,7 +115,7 @@ class OfferImpact:
     #: Template that pages draw it with.
     template: ClassVar[str] = "sessions/insight/previews/_offer_impact.html"
 
-    #: Whether anything but words differs from what is stored; if not, nobody feels it.
+    #: True where anything but words differs from what is stored; if not, nothing changes for anybody.
     is_felt: bool
     #: The first agents concerned, by name, and how many more there are.
     agents: tuple[AgentChange, ...] = ()
@@ -162,8 +162,8 @@ def impact_of_agent(agent: Agent, content: AgentContent, *, actor: Membership) -
 
 
 def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membership) -> OfferImpact:
-    """Preview saving this content of a toolkit, over all agents that may load it: where there is none, nobody feels
-    anything."""
+    """Preview saving this content of a toolkit, over all agents that may load it: where there is none, nothing changes
+    for anybody."""
     again = Toolkit.objects.get(pk=toolkit.pk)
     return impact_of_offers(lambda: update_toolkit(again, content, actor=actor), agents_with(toolkit), actor=actor)
 

@@ -292,5 +292,5 @@ def agents_of(setup: Setup, shelf: Shelf) -> dict[int, AgentTools]:
 
 
 def sent_by(selection: Any) -> frozenset[Any]:
-    """Return what a session feels of a selection: its tools, each with its overrides."""
+    """Return what a session gets of a selection: its tools, each with its overrides."""
     return frozenset((tool.tool_id, tool.overrides) for tool in selection.tools)
