@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 def decide_asking(prepared: Prepared) -> Decision | None:
-    """What the organisation's approval rules and the tool's runtime settings say of the call, and whether a consent
-    answers it.
+    """Return the decision of the organisation's approval rules and the tool's runtime settings on the call, or the
+    decision of a consent that answers it; None where nothing asks.
 
     No query while nothing asks and no rule names a role; else one for the roles, and one for the consents.
     """
@@ -76,9 +76,9 @@ def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, ar
 
 
 def has_consent(prepared: Prepared, terms: Terms) -> bool:
-    """Whether somebody has allowed this member's calls of this version of the tool before, for this session or until a
-    time to come. Where another person must answer, the member's own consent is none. One query, and a query or two for
-    each level that the session is below the member's own."""
+    """Return whether somebody has allowed this member's calls of this version of the tool before, for this session or
+    until a later time. Where another person must answer, the member's own consent does not count. One query, and a
+    query or two for each level that the session is below the member's own."""
     turn = prepared.turn
     consents = asked.consents_in(turn.session).filter(tool_version=prepared.spec.version_id)
     if terms.needs_other_person:
@@ -95,7 +95,7 @@ def takes_a_person(prepared: Prepared) -> bool:
 
 
 def unanswered(prepared: Prepared) -> Outcome:
-    """What the model reads of a call that would ask a person, in a turn that nobody attends."""
+    """Build the refusal that the model reads for a call that would ask a person, in a turn that nobody attends."""
     why = "it asks the user, and nobody answers here. Ask in your answer instead, and end your turn with it."
     if not is_question(prepared.spec):
         why = "a person would have to approve it, and nobody answers here. Go on without it, or say so in your answer."
@@ -145,7 +145,8 @@ def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
 
 
 def answer_of(approval: Approval) -> Outcome | None:
-    """What the model reads in the tool's place; None where it was approved, and the call passes its way again.
+    """Return the outcome that the model reads in the tool's place; None where the call was approved, and is prepared
+    again.
 
     A query or two for whoever answered.
     """
@@ -216,7 +217,8 @@ def too_late(approval: Approval) -> Outcome:
 
 
 def receipt_of(approval: Approval) -> str:
-    """What the model reads beside the result of a call that was approved. A query or two for whoever answered."""
+    """Return the sentence that the model reads beside the result of an approved call. A query or two for whoever
+    answered."""
     return f"This call was approved by {who_answered(approval)} on {when_told(approval.decided_at)}."
 
 

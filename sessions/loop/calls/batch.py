@@ -82,7 +82,7 @@ def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
 
 
 def _closing(work: Any) -> Any:
-    """The same work, that gives its thread's database connection back at the end."""
+    """Wrap this work so that it gives its thread's database connection back at the end."""
 
     def run(*args: Any) -> None:
         try:

@@ -129,7 +129,7 @@ def pause_of(wanted: float, so_far: float) -> float:
 
 
 def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approval:
-    """What the member is asked, to be stored."""
+    """Build the question to the member, not stored yet."""
     turn, spec = ready.turn, ready.spec
     approval = Approval(
         organisation_id=turn.organisation_id,
@@ -159,7 +159,8 @@ def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approva
 
 
 def answer_of(wait: CallWait) -> Outcome | None:
-    """What the model reads of a call that does not go on; None where it does. A query or two for whoever answered."""
+    """Return the outcome that the model reads for a call that does not go on; None where it does. A query or two for
+    whoever answered."""
     asked = wait.asked
     if asked is None:
         if wait.task_until is not None and wait.task_until <= timezone.now():
@@ -180,7 +181,8 @@ def answer_of(wait: CallWait) -> Outcome | None:
 
 
 def resumed_with(wait: CallWait | None) -> Resumed | None:
-    """What the runner goes on with; None for a call that it has not waited in. The wait's answer is at hand."""
+    """Return the state and answer that the runner goes on with; None for a call that it has not waited in. The wait's
+    answer is already loaded."""
     if wait is None:
         return None
     if wait.is_task:

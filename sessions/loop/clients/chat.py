@@ -19,7 +19,7 @@ CONVERSATION = "messages"
 #: OpenRouter's, and Gemini's signatures, which stand in each call too.
 THOUGHTS = ("reasoning_content", "reasoning_details", "extra_content")
 OF_CALL = "extra_content"
-#: What Gemini takes in place of the signature of a call that it did not make (its guide to thought signatures).
+#: Value that Gemini takes in place of the signature of a call that it did not make (its guide to thought signatures).
 NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 #: Entries of `reasoning_details` come in pieces, of which these fields are put together.
 _JOINED = ("text", "summary", "data", "signature")
@@ -203,7 +203,8 @@ def _is_more_of(last: Any, entry: Any) -> bool:
 
 
 def _choices(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of an answer; one without any, but with a message (Ollama's own form), is one itself."""
+    """Return the choices of an answer; an answer without any, but with a message (Ollama's own form), is read as
+    one."""
     choices = answer.get("choices")
     if isinstance(choices, list):
         return [each for each in choices if isinstance(each, Mapping)]
@@ -230,7 +231,7 @@ def parts(
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
-    """What a request says beside its messages and tools, under the names that are documented."""
+    """Build the fields of a request beside its messages and tools, under the names that are documented."""
     return {
         "model": settings.model,
         "stream": True,

@@ -18,7 +18,7 @@ _SPELLINGS = {
     " engine_overloaded abort",
 }
 _MEANINGS = {spelling: meaning for meaning, spellings in _SPELLINGS.items() for spelling in spellings.split()}
-#: What says no more than that the reply ended.
+#: Reasons that say no more than that the reply ended.
 _SAYS_LITTLE = ("", STOP, "unknown", "other")
 _WORD_BEGINS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

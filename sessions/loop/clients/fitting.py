@@ -30,7 +30,7 @@ Rules = Mapping[str, int]
 #: Lengths of ids up to this one are exact: no vendor takes so few, and any number below as well.
 EXACT = 16
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-#: What stands in place of nothing.
+#: Text in place of an empty one.
 NO_TEXT = "(no text)"
 NO_RESULT = "(no result)"
 BEGUN = "(The conversation goes on.)"

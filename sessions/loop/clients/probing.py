@@ -10,7 +10,7 @@ from sessions.loop.clients.errors import ModelBusy, ModelError
 Entry = Mapping[str, Any]
 #: Requests that one search takes at most: a harmless definition, all of them, seven halves of 128, and the last one.
 MOST_PROBES = 11
-#: What every model takes that takes tools at all.
+#: Definition that every model takes that takes tools at all.
 HARMLESS: Entry = {
     "type": "function",
     "function": {"name": "ping", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}},

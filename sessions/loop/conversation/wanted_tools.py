@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sessions.models import Step
 
-#: What an answer of ours says of when such a tool comes.
+#: Time at which such a tool comes, in the words of our answers.
 NEXT_STEP = "your next step"
 
 

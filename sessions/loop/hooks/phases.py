@@ -182,7 +182,7 @@ class TurnHooks:
 
     @cached_property
     def _rank(self) -> int:
-        """Of the member's access. No query while every hook was written, or saved, by an admin."""
+        """Rank of the member's access. No query while every hook was written, or saved, by an admin."""
         hooks = active_hooks(self.turn.organisation_id, self.turn.registry_version)
         if all(hook.reach >= Access.ADMIN.rank for hook in hooks):
             return 0
@@ -274,7 +274,7 @@ def _uuid(text: str) -> UUID | None:
 
 
 def complaint_about(spec: ToolSpec, call: Call, arguments: Mapping[str, Any], organisation_id: int) -> str:
-    """What is wrong with these arguments of the tool, or nothing."""
+    """Return the complaint about these arguments of the tool, or ""."""
     text = json.dumps(arguments, ensure_ascii=False)
     read = execution.read_arguments(spec, Call(call.id, call.name, text), organisation_id)
     return str(json.loads(read.result)["error"]) if isinstance(read, Outcome) else ""

@@ -1,4 +1,4 @@
-"""What a model call takes of budgets before it is made: how much it may use at most, and with which cap on its answer.
+"""Reservation of budgets before a model call: how much it may use at most, and with which cap on its answer.
 
 No query while the organisation has no budgets.
 """
@@ -87,7 +87,7 @@ def moment_of(turn: Turn) -> datetime:
 
 
 def clock_ahead(database_now: datetime) -> timedelta:
-    """How far the database's clock, read just now, is ahead of this process's."""
+    """Return the time by which the database's clock, read just now, is ahead of this process's."""
     return database_now - timezone.now()
 
 

@@ -33,7 +33,7 @@ class LeftBehind:
         )
 
     def count(self, organisation_id: int) -> int:
-        """How many of the organisation's still run."""
+        """Count the organisation's left calls that still run."""
         with self._lock:
             running = [run for run in self._runs.pop(organisation_id, ()) if run.is_alive()]
             if running:

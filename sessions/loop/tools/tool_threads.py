@@ -97,7 +97,7 @@ class ToolThreads:
             self._idle.append(thread)
 
     def drop(self, thread: _Thread) -> bool:
-        """Whether the thread waited, and now does no more; else it was just given a run."""
+        """Take the thread off those that wait; return False where it was just given a run."""
         with self._lock, suppress(ValueError):
             self._idle.remove(thread)
             return True
