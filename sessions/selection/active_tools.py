@@ -23,7 +23,7 @@ Permitted = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ActiveTools:
-    """What the session's next turn would carry, in the order in which it is sent.
+    """Tools that the session's next turn would carry, in the order in which they are sent.
 
     `defs` are in OpenAI form; `perms` has a predicate for each name; `selection` says how it came to them.
     """

@@ -1,7 +1,7 @@
-"""What a session's agent has at hand, and what it could load: its configuration and the session's rows, read together.
+"""Tools that a session's agent has at hand, and could load: its configuration and the session's rows, read together.
 
-Asks for nobody's rights: that is the selection's work. A configuration that changed since a row was written is found
-here (`stale`), and put on record by `loading`.
+Nobody's rights are asked for: that is the selection's work. A configuration that changed since a row was written is
+found here (`stale`), and put on record by `loading`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What an agent may load, what it has loaded, and what of that no longer holds."""
+    """Bundles that an agent may load, its loads, and those of them that no longer hold."""
 
     #: The toolkits of the agent's configuration, in its order.
     allowed: tuple[Bundle, ...]
     #: The agent's own tools that are not sent before they are loaded.
     deferred: tuple[Bundle, ...]
-    #: What counts as loaded, in the order in which it was loaded; what has ended, behind.
+    #: Loads that count, in the order in which they were made; those that have ended, behind.
     loads: tuple[Load, ...]
     #: Rows of this agent's that its configuration, or their loader's rights, no longer carry.
     stale: tuple[tuple[Load, UnloadReason], ...]
@@ -58,12 +58,12 @@ class Holdings:
 
     @property
     def bundles(self) -> list[Bundle]:
-        """What is loaded, then what is about to be."""
+        """Bundles that are loaded, then those that are about to be."""
         return [*(load.bundle for load in self.loads), *self.new_initial]
 
     @property
     def initial(self) -> list[Bundle]:
-        """The same without what was loaded on purpose."""
+        """Bundles that are loaded or about to be, without those that were loaded on purpose."""
         return [each for each in self.bundles if each.is_initial]
 
 
@@ -92,7 +92,8 @@ def offer_at_hand(agent: Agent, holdings: Holdings, meta: Sequence[str] = (), *,
 
 
 def bundles_sent(agent: Agent, holdings: Holdings) -> list[Bundle]:
-    """What of the loads a model call may carry: where the tools never change, only what is there from the start."""
+    """Return the bundles that a model call may carry: where the tools never change, only those that are there from the
+    start."""
     return holdings.initial if agent.loading_mode == LoadingMode.CONSTANT else holdings.bundles
 
 
@@ -190,7 +191,7 @@ def _loaded(session: ChatSession, agent: Agent, during: Turn | None) -> Any:
 
 
 def _loader_may() -> Case:
-    """Whether whoever loaded a category may load it still."""
+    """Build the expression that is true where the member who loaded a category may still load it."""
     delegated = AdminRight.objects.filter(
         membership=OuterRef("loaded_by"),
         right=Right.LOAD_CATEGORIES,

@@ -98,7 +98,8 @@ def searches_in(turn: Turn) -> bool:
 
 
 def searches_for(agent: Agent, model: ResolvedModel | None = None) -> bool:
-    """The same of a turn to come, with the agent's own model where none is given. No query where that is at hand."""
+    """Return whether the provider searches in a turn to come, with the agent's own model where none is given. No query
+    where that is at hand."""
     if agent.loading_mode != LoadingMode.NATIVE_SEARCH:
         return False
     return searches_tools(agent, model or resolve_model(agent.model, agent))
@@ -147,7 +148,7 @@ def selected(
     reach: Offer | None = None,
     at: int | None = None,
 ) -> Selection:
-    """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
+    """Select from what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
     the provider; without `routing`, no message leaves anything out; with `why_asks`, nobody attends the turn; with
     `reach`, all that is in reach, the provider searches. No query but what that takes."""
     clashing = clashing_loads(holdings, offer.clashes)
@@ -174,7 +175,8 @@ def selected(
 
 
 def searchable(situation: Situation, holdings: Holdings, reach: Offer) -> tuple[Namespace, ...]:
-    """What of all that is in reach the provider may search: what is not sent as it is, and what this member may use."""
+    """Return the namespaces that the provider may search: tools in reach that are not sent as they are, and that this
+    member may use."""
     sent = {None, *bundles_sent(situation.agent, holdings)}
     found, stages = [each for each in reach.candidates if each.bundle not in sent], PERMITTING_STAGES + SENDING_STAGES
     kept, _ = narrowed(situation, found, stages)
@@ -195,9 +197,9 @@ def situation_of(
     why_asks: WhyAsks | None = None,
     at: int | None = None,
 ) -> Situation:
-    """What the stages look at for an agent in a session: with the model that a running turn has resolved, else with the
-    agent's own. No query, but one for a model whose provider refused tools, and one where a definition is large: none
-    where these were read before `at` this registry version."""
+    """Build the inputs of the stages for an agent in a session: with the model that a running turn has resolved, else
+    with the agent's own. No query, but one for a model whose provider refused tools, and one where a definition is
+    large: none where these were read before `at` this registry version."""
     model = model or resolve_model(agent.model, agent)
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
@@ -274,7 +276,7 @@ def clashing_loads(holdings: Holdings, clashes: Sequence[Clash]) -> list[tuple[L
 
 
 def may_fall(load: Load, agent: Agent) -> bool:
-    """Whether its end is this agent's to put on record: it is the agent's own, and has not ended yet."""
+    """Return whether this agent puts the end of the load on record: the load is its own, and has not ended yet."""
     return load.agent_id == agent.pk and not load.has_ended
 
 

@@ -1,4 +1,4 @@
-"""What every write of a turn has in common: the claim it names, the fence it passes, the event it leaves.
+"""Common parts of every write of a turn: the claim it names, the fence it passes, the event it leaves.
 
 Where one transaction writes to several turns, it holds a parent's row before a child's: so two of them can never wait
 for each other.
@@ -35,7 +35,7 @@ from sessions.turns.bell import announce
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.rows.statements import Insert, Update, param
 
-#: What a fence tells of the turn behind it.
+#: Columns that a fence returns of the turn behind it.
 COUNTERS = (
     "last_event",
     "last_step",

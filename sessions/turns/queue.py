@@ -32,7 +32,7 @@ from toolhub.tenants.rows.scope import system_scope
 
 #: Times that a thread chooses anew when others took everything that it chose.
 TRIES = 3
-#: What `look` reads of each running turn, and of each member whose turns wait.
+#: Columns that `look` reads of each running turn, and of each member whose turns wait.
 COLUMNS = ("held", "turn", "organisation_id", "member", "since", "organisation_served", "member_served")
 #: One thread of a process at a time chooses and claims, so that they do not all choose the same turn.
 _choosing = threading.Lock()
@@ -59,7 +59,7 @@ class Queue:
     running_of_member: Counter[int]
 
     def room(self, organisation_id: int, membership_id: int) -> int:
-        """How many more turns of this member may run at once."""
+        """Return the number of turns of this member that may run beside those that run now."""
         return min(
             settings.TOOLHUB_RUNNING_PER_ORGANISATION - self.running_of_organisation[organisation_id],
             settings.TOOLHUB_RUNNING_PER_MEMBER - self.running_of_member[membership_id],
@@ -96,7 +96,8 @@ def look() -> Queue:
 
 
 def within_limits(turns: Iterable[tuple[UUID, int, int]], now: Queue) -> list[UUID]:
-    """Those of these turns (id, organisation, membership) that may run beside each other and beside what runs now."""
+    """Return those of these turns (id, organisation, membership) that may run beside each other and beside what runs
+    now."""
     queue = Queue((), now.running_of_organisation.copy(), now.running_of_member.copy())
     found = []
     for turn_id, organisation_id, membership_id in turns:

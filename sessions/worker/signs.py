@@ -32,7 +32,7 @@ FORGOTTEN_SECONDS, LATE_SECONDS = 3_600.0, 60.0
 
 @dataclass
 class Progress:
-    """What this process has done last, on its monotonic clock."""
+    """Last signs of progress of this process, on its monotonic clock."""
 
     swept_at: float = field(default_factory=time.monotonic)
     #: When a thread came back from the queue, with a turn or without one.
