@@ -83,7 +83,7 @@ class BudgetPeriod(PublicModel):
     """
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="periods")
-    #: Owner of the period: "" where there is one for all; "member:12", "agent:3", "session:<id>", "turn:<id>", joined by
+    #: Its owner: "" where there is one for all; "member:12", "agent:3", "session:<id>", "turn:<id>", joined by
     #: a blank where a turn's window meets several of these.
     key = models.CharField(max_length=120, blank=True, default="")
     starts_at = models.DateTimeField()

@@ -70,8 +70,8 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     ring_next(turn.session_id)
 
 
-#: Work that the end of a turn makes necessary: whether steps of it, or turns that it gave to others, are open, and whether
-#: something is reserved for it.
+#: Work that the end of a turn makes necessary: whether steps of it, or turns that it gave to others, are open, and
+#: whether something is reserved for it.
 AFTERMATH = ("has_open_steps", "has_open_children", HAS_RESERVATION)
 
 
