@@ -42,7 +42,8 @@ def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
 
 
 def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
-    """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
+    """Return the session with its agent, model, provider and owner at hand. Somebody else's looks like a missing
+    one."""
     session = (
         visible_sessions(member)
         .select_related("agent__model__provider", "membership__user", "parent_turn__agent", "parent_turn__session")
@@ -80,8 +81,8 @@ def takes_calls_alone(session: ChatSession) -> bool:
 
 
 def may_stop(member: Membership, owner_id: int) -> bool:
-    """Whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right `sessions`
-    anybody's."""
+    """Return whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right
+    `sessions` anybody's."""
     is_own = owner_id == member.pk and member.has_access(Access.MEMBER)
     return is_own or member.has_right(Right.SESSIONS)
 
@@ -177,12 +178,12 @@ def facts_of_turn(turn_id: UUID) -> Mapping[str, Any]:
 
 
 def member_ending(member: Membership) -> Ending | None:
-    """Why this member's turns and schedules end; None while they go on. Reads the member's user."""
+    """Return the ending of this member's turns and schedules; None while they go on. Reads the member's user."""
     return _of_member(member.ended_at, member.user.is_active, member.access)
 
 
 def turn_ending(row: Mapping[str, Any]) -> Ending | None:
-    """Why the turn may not go on, by its `facts_of_turn`; None while it may."""
+    """Return the ending of a turn that may not go on, by its `facts_of_turn`; None while it may."""
     ending = _of_member(row["membership__ended_at"], row["membership__user__is_active"], row["membership__access"])
     if ending is None and not row["agent__is_enabled"]:
         return Ending(TurnStatus.FAILED, "agent_disabled", f"The agent {row['agent__name']} is switched off.")

@@ -38,7 +38,7 @@ OF_MEMBER = (ApprovalKind.QUESTION, ApprovalKind.INPUT, ApprovalKind.LINK)
 
 
 class ApprovalStatus(models.TextChoices):
-    """Where it stands. Only a pending one can be answered, and once."""
+    """State of an approval. Only a pending one can be answered, and once."""
 
     PENDING = "pending", "Waiting"
     #: The call may run, once, while `used_at` is empty.

@@ -103,7 +103,7 @@ class ChatSession(TenantModel):
 
 
 class Notice(PublicModel):
-    """Something that the service tells a member in a session, outside of any turn: a reminder that is due."""
+    """Message of the service to a member in a session, outside of any turn: a reminder that is due."""
 
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="notices")
     text = models.TextField()

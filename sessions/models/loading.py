@@ -24,7 +24,7 @@ class LoadSource(models.TextChoices):
 
 
 class UnloadReason(models.TextChoices):
-    """Why a load ended."""
+    """Reason why a load ended."""
 
     UNLOADED = "unloaded", "Unloaded"
     #: The agent may not load it any more.

@@ -62,7 +62,7 @@ class Schedule(NumberedRow):
 
     @property
     def next_text(self) -> str:
-        """Its next run on the clock of its time zone: "Mon 23 Nov, 09:00"."""
+        """Next run, on the clock of the schedule's time zone: "Mon 23 Nov, 09:00"."""
         try:
             moment = self.next_at.astimezone(ZoneInfo(self.timezone))
         except (ZoneInfoNotFoundError, ValueError, OSError):

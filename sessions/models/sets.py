@@ -48,7 +48,7 @@ class ToolSet(TenantModel):
 
 
 class VerdictSet(TenantModel):
-    """Why each tool is or is not in a selection. Selections that came to the same share one row."""
+    """Reasons why each tool is or is not in a selection. Selections with the same verdicts share one row."""
 
     #: SHA-256 of the verdicts as canonical JSON.
     key = models.CharField(max_length=64)

@@ -13,7 +13,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class TrialStatus(models.TextChoices):
-    """Where a run by hand stands."""
+    """State of a run by hand."""
 
     #: It waits for a worker.
     QUEUED = "queued", "Waiting for a worker"

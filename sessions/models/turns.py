@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TurnStatus(models.TextChoices):
-    """Where a turn stands."""
+    """State of a turn."""
 
     #: Accepted, and waiting for a worker or for the session's earlier turn.
     QUEUED = "queued", "Queued"
@@ -273,7 +273,7 @@ class StepKind(models.TextChoices):
 
 
 class StepStatus(models.TextChoices):
-    """Where a step stands."""
+    """State of a step."""
 
     #: The model asked for the call, and it has not begun: after a crash it is simply run.
     PENDING = "pending", "Waiting"
@@ -426,7 +426,7 @@ class Step(TenantModel):
         return (self.ended_at - self.started_at).total_seconds() if self.ended_at else None
 
     def as_message(self) -> dict[str, Any]:
-        """This step as a message of the conversation; a note is none."""
+        """Return this step as a message of the conversation; a note is none."""
         if self.kind == StepKind.TOOL:
             return {"role": "tool", "tool_call_id": self.tool_call_id, "content": self.result_sent}
         message: dict[str, Any] = {"role": "assistant", "content": self.text or None}

@@ -56,7 +56,7 @@ def get_active_tool_definitions(session: ChatSession, member: Membership | None 
 
 
 def get_active_tool_permissions(session: ChatSession, member: Membership | None = None) -> dict[str, Permitted]:
-    """For each tool, whether the member may use it at the moment of the question."""
+    """Return a predicate for each tool: whether the member may use it at the moment of the question."""
     return compute_definitions(session, member).perms
 
 

@@ -110,7 +110,7 @@ class Shelf:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """Where each tool stands, by category and name."""
+        """Place of each tool, by category and name."""
         return {key: place for place, key in enumerate(self.specs)}
 
     @cached_property
@@ -125,7 +125,7 @@ class Shelf:
         return frozenset(key for key, spec in self.specs.items() if spec.is_meta)
 
     def joined(self, other: Shelf) -> Shelf:
-        """With the tools of another, in the same order."""
+        """Return a shelf with the tools of another added, in the same order."""
         if not other.specs:
             return self
         return Shelf(_in_order({**other.specs, **self.specs}), self.core | other.core)
@@ -145,7 +145,7 @@ def _in_order(specs: Mapping[int, ToolSpec]) -> dict[int, ToolSpec]:
 
 
 def read_shelf(tools: Collection[int], categories: Collection[int], *, every: bool = False) -> Shelf:
-    """Without the definitions themselves; `every`: of the whole catalogue. One query."""
+    """Read the shelf without the definitions themselves; `every`: of the whole catalogue. One query."""
     core = Q(category__is_core=True)
     wanted = Q() if every else core | Q(pk__in=tools) | Q(category__in=categories) | Q(name__in=META_TOOLS)
     rows = Tool.objects.filter(wanted, current_version__isnull=False).annotate(

@@ -22,6 +22,6 @@ MOST = 4
 
 
 def examples_for(tools: Iterable[str]) -> list[str]:
-    """At most four messages for the tools of these names; none where there is no example for any."""
+    """Return at most four messages for the tools of these names; none where there is no example for any."""
     sent = set(tools)
     return [message for name, message in EXAMPLES.items() if name in sent][:MOST]

@@ -53,7 +53,7 @@ class Holdings:
 
     @property
     def loadable(self) -> list[Bundle]:
-        """Everything that the agent may load by its name, loaded or not."""
+        """Bundles that the agent may load by their names, loaded or not."""
         return [*self.allowed, *self.deferred]
 
     @property
@@ -114,8 +114,8 @@ def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
 
 
 def loads_in(sessions: QuerySet[ChatSession]) -> dict[Any, list[tuple[Load, bool]]]:
-    """For each of these sessions, by key, what is loaded in it by whichever agent, and whether its loader may load it
-    still. One query."""
+    """Return, for each of these sessions, by key, the loads of any agent in it, each with whether its loader may load
+    it still. One query."""
     rows = LoadedToolkit.objects.filter(unloaded_at=None, session__in=sessions.values("pk")).annotate(
         loader_may=_loader_may()
     )
@@ -234,7 +234,8 @@ def _holdings(agent: Agent, rows: Iterable[Any]) -> Holdings:
 def holdings_from(
     agent: Agent, allowed: dict[int, Bundle], deferred: tuple[Bundle, ...], rows: Sequence[tuple[Load, bool]]
 ) -> Holdings:
-    """Which rows count, and which do not any more: each with whether its loader may load it still.
+    """Sort the rows into those that count, and those that do not any more: each comes with whether its loader may load
+    it still.
 
     A toolkit that two agents of a shared session loaded counts once.
     """

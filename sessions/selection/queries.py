@@ -1,6 +1,6 @@
-"""Which tools a session's model calls carry: the pipeline, with what the session has loaded and was handed over.
+"""Tools that a session's model calls carry: the pipeline, with the session's loads and the tools that it was handed.
 
-`select_tools` is what a turn calls; `selection_preview` and `starting_selection` say the same for pages and REST.
+Turns call `select_tools`; `selection_preview` and `starting_selection` do the same work for pages and REST.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
 
 
 def searches_in(turn: Turn) -> bool:
-    """Whether the provider searches what the agent could load in this turn: not beside tools that a client brought,
-    which no other request of the session has."""
+    """Return whether the provider searches what the agent could load in this turn: not beside tools that a client
+    brought, which no other request of the session has."""
     brings_tools = turn.asked is not None and bool(turn.asked.tools)
     return searches_tools(turn.agent, turn.model) and not brings_tools
 
@@ -234,9 +234,9 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 def meta_tools(
     agent: Agent, holdings: Holdings, permissions: MemberPermissions, *, searches: bool | None = None
 ) -> list[str]:
-    """Which meta-tools are at the agent's hand: the ones that load others, where there is something to load; and the
-    one that reads on in results, which is sent with any other tool. Where messages decide what is sent, the one that
-    finds what they left out is there too. `searches` as for `loading_tools`."""
+    """Return the names of the meta-tools at the agent's hand: those that load others, where there is something to load;
+    and the one that reads on in results, which is sent with any other tool. Where messages decide what is sent, the one
+    that finds what they left out is there too. `searches` as for `loading_tools`."""
     names = loading_tools(agent, holdings, permissions, searches=searches)
     if is_routed(agent) and SEARCH_TOOLS not in names:
         names.append(SEARCH_TOOLS)
@@ -246,7 +246,7 @@ def meta_tools(
 def loading_tools(
     agent: Agent, holdings: Holdings, permissions: MemberPermissions, *, searches: bool | None = None
 ) -> list[str]:
-    """Which tools that load others the agent gets: those that have something to load.
+    """Return the names of the tools that load others and that the agent gets: those that have something to load.
 
     Toolkits and deferred tools call for the first ones, unless the provider searches them (`searches`; None: as with
     the agent's own model); whole categories, which only the admin right opens, for `load_tool_category`, with agents
@@ -283,7 +283,8 @@ def may_fall(load: Load, agent: Agent) -> bool:
 def useless_loads(
     holdings: Holdings, candidates: Sequence[Candidate], verdicts: Sequence[Verdict], agent: Agent
 ) -> list[tuple[Load, UnloadReason]]:
-    """This agent's loads of whose tools its member may use none any more. An empty toolkit is harmless, and stays."""
+    """Return this agent's loads of whose tools its member may use none any more, with the reason. An empty toolkit is
+    harmless, and stays."""
     forbidden = {each.tool for each in verdicts if each.stage in ("role", "grants") and not each.kept}
     brought: dict[Any, list[bool]] = {}
     for each in candidates:

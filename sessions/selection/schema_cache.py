@@ -28,7 +28,7 @@ DAYS = 31
 
 
 class Found(StrEnum):
-    """Where the bytes were."""
+    """Place where the bytes were."""
 
     #: In the worker's own memory: no query.
     HERE = "here"

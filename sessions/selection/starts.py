@@ -56,8 +56,8 @@ class Needed:
 
 
 def start_of(agent: Agent, member: Membership, message: str = "") -> Start:
-    """With what a message brings, by itself one that suits the tools. One query, and those of `select_tools`; where
-    messages decide, those twice. `agent` comes with its model and provider at hand."""
+    """Return the start with the tools that a message brings, by itself a message that suits the tools. One query, and
+    those of `select_tools`; where messages decide, those twice. `agent` comes with its model and provider at hand."""
     selection, needed = starting_selection(member, agent), None
     if is_routed(agent):
         message = message or next(iter(examples_for(tool.name for tool in selection.tools)), "Hello")

@@ -54,7 +54,7 @@ class _Asked:
         return not (decision.terms.allows_consent and self._is_allowed(spec, decision.terms))
 
     def _is_allowed(self, spec: ToolSpec, terms: Terms) -> bool:
-        """Whether a consent answers the call, as `has_consent` of the loop finds it."""
+        """Return whether a consent answers the call, as `has_consent` of the loop finds it."""
         own = self._session.membership_id
         given = [by for version, by in self._consents if version == spec.version_id]
         return any(by != own for by in given) if terms.needs_other_person else bool(given)

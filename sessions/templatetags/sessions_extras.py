@@ -47,7 +47,7 @@ MOST_INDENTED = 20_000
 
 register = template.Library()
 
-#: Names that a sentence tells of a list.
+#: Names of a list that a sentence repeats.
 SHOWN_NAMES = 5
 
 TURN_STATES = {
@@ -237,7 +237,7 @@ def is_past(moment: datetime) -> bool:
 
 @register.filter
 def awaited(turn: Turn) -> str:
-    """Which agents a turn waits for."""
+    """Return the names of the agents that a turn waits for, in a sentence; "Working" for none."""
     children = [getattr(step, "child_turn", None) for step in turn.steps.all()]
     names = dict.fromkeys(str(child.agent) for child in children if child is not None and child.is_open)
     return f"Waiting for {', '.join(names)}" if names else "Working"
@@ -461,7 +461,7 @@ def loaded_told(row: LoadedToolkit) -> str:
 
 @register.filter
 def ended_told(row: LoadedToolkit) -> str:
-    """Why a load ended."""
+    """Return why a load ended, in words."""
     if row.unload_reason != UnloadReason.UNLOADED:
         label = str(row.get_unload_reason_display())
         return f"Dropped: {label[:1].lower()}{label[1:]}"
@@ -472,7 +472,7 @@ def ended_told(row: LoadedToolkit) -> str:
 
 @register.filter
 def is_cut(step: Step) -> bool:
-    """Whether a page shows less of the step's arguments or result than there is."""
+    """Return whether a page shows less of the step's arguments or result than there is."""
     lengths: tuple[int, int] = (step.arguments_length, step.result_length)  # type: ignore[attr-defined]
     return max(lengths) > SHOWN_CHARS
 

@@ -176,7 +176,7 @@ class BudgetState:
 
     @property
     def left_text(self) -> str:
-        """As in "1,200 of 100,000 tokens", "$0.12 of $5.00", "0 of 3 turns at once"."""
+        """Rest of the budget in words: "1,200 of 100,000 tokens", "$0.12 of $5.00", "0 of 3 turns at once"."""
         measure, left, total = self.terms.measure, self.left, self.amounts.total
         if measure == MONEY:
             return f"{rounded_dollars(left)} of {rounded_dollars(total)}"
@@ -336,9 +336,9 @@ def turns_at_once(terms: BudgetTerms, key: str) -> Any:
 def states_of(
     budgets: Collection[Budget], zone: str, *, at: datetime | None = None, most: int = SHOWN
 ) -> dict[int, list[BudgetState]]:
-    """For each budget, by its key, its current periods: the one of all even where nothing was counted on it yet, else
-    those of which the most is used, at most so many. One query for each budget of each member, agent or session, one
-    for all others, and one for each limit of turns at once."""
+    """Return, for each budget, by its key, its current periods: the one of all even where nothing was counted on it
+    yet, else those of which the most is used, at most so many. One query for each budget of each member, agent or
+    session, one for all others, and one for each limit of turns at once."""
     at, found = at or timezone.now(), dict[int, list[BudgetState]]()
     single: list[tuple[BudgetTerms, PeriodName]] = []
     for budget in budgets:

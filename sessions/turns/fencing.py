@@ -51,7 +51,7 @@ NEXT_STEP = F("last_step") + 1
 
 
 class LedgerError(Exception):
-    """Something that the ledger does not do."""
+    """Request that the ledger does not carry out."""
 
 
 class LeaseLost(LedgerError):
@@ -59,7 +59,7 @@ class LeaseLost(LedgerError):
 
 
 class CancelRequested(LedgerError):
-    """Somebody stopped the turn, or its member or agent may not go on: start nothing more, and end it."""
+    """Raised where somebody stopped the turn, or its member or agent may not go on: start nothing more, and end it."""
 
 
 class Conflict(LedgerError):
@@ -75,7 +75,8 @@ RETRY_AFTER = 10
 
 
 class NoRoom(Conflict):
-    """There is no room for the request now; worth another try after `retry_after` seconds, None: not by itself."""
+    """Raised where there is no room for the request now; worth another try after `retry_after` seconds, None: not by
+    itself."""
 
     def __init__(self, code: str, message: str, retry_after: int | None) -> None:
         super().__init__(code, message)
@@ -83,7 +84,7 @@ class NoRoom(Conflict):
 
 
 class QueueFull(NoRoom):
-    """Too many turns wait already."""
+    """Raised where too many turns wait already."""
 
     def __init__(self, message: str) -> None:
         super().__init__("too_many_turns", message, RETRY_AFTER)

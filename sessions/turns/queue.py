@@ -1,4 +1,5 @@
-"""Which waiting turn a worker's free thread takes next: organisations take turns, and so do the members of one.
+"""Choice of the waiting turn that a worker's free thread takes next: organisations take turns, and so do the members of
+one.
 
 The organisation that was served longest ago comes first, within it the member who was, and of this member's turns the
 oldest; a turn that another agent waits for comes before the member's own. So nobody waits longer than one turn of each
@@ -160,7 +161,7 @@ def _running(max_attempts: int) -> QuerySet[Turn, Any]:
 
 
 def _next(max_attempts: int) -> QuerySet[Membership, Any]:
-    """For each member with queued turns the one that comes next, or nothing where all have to wait still."""
+    """Query, for each member with queued turns, the turn that comes next, or nothing where all have to wait still."""
     queued = Turn.objects.filter(status=TurnStatus.QUEUED)
     mine = queued.filter(organisation=OuterRef("organisation"), membership=OuterRef("pk")).order_by("created_at")
     free = mine.filter(next_in_session(), due(), attempts__lt=max_attempts).values("pk")
@@ -176,6 +177,6 @@ def _next(max_attempts: int) -> QuerySet[Membership, Any]:
 
 
 def _served(**whose: OuterRef) -> Subquery:
-    """When a worker last took one of these turns."""
+    """Build the subquery for the time at which a worker last took one of these turns."""
     served = Turn.objects.filter(claimed_at__isnull=False, **whose).order_by("-claimed_at")
     return Subquery(served.values("claimed_at")[:1])

@@ -128,7 +128,7 @@ _RESERVATION = Insert(Reservation, dict.fromkeys(("organisation", "turn", "epoch
 
 
 class _NoRoomError(Exception):
-    """Not every period took its amount: what others took is taken back with the transaction."""
+    """Raised where not every period took its amount: what others took is taken back with the transaction."""
 
 
 def reserve(

@@ -322,7 +322,7 @@ class Housekeeper:
 
 
 def _wait_for_turns(seconds: float) -> None:
-    """Until no turn runs here, or for so long."""
+    """Wait until no turn runs here, for `seconds` at most."""
     until = time.monotonic() + seconds
     while held_turns.all() and time.monotonic() < until:
         time.sleep(0.05)
@@ -402,6 +402,6 @@ def _end_at_last() -> None:
 
 @signals.worker_shutdown.connect
 def close_servers(**_: object) -> None:
-    """No process of an MCP server outlives the worker that started it, and its last spans are sent."""
+    """End the processes of MCP servers that this worker started, and send its last spans."""
     mcp_client.close()
     tracing.stop()

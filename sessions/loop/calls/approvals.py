@@ -64,8 +64,8 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 
 
 def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """Why a member may not run the tool by hand with these arguments; "" where they may. Who runs it so asks nobody: it
-    is refused where another person must approve it. The queries of `ask_rules`."""
+    """Return why a member may not run the tool by hand with these arguments; "" where they may. A run by hand asks
+    nobody: it is refused where another person must approve it. The queries of `ask_rules`."""
     if asks_administrators(spec):
         return f"Not run: {spec.name} asks a person. Ask an agent for it in a chat."
     rules = rules_of(ask_rules(organisation_id, None), asked_call(spec, arguments, membership_id, None))
@@ -90,7 +90,7 @@ def has_consent(prepared: Prepared, terms: Terms) -> bool:
 
 
 def takes_a_person(prepared: Prepared) -> bool:
-    """Whether a person has to answer before the call goes on."""
+    """Return whether a person has to answer before the call goes on."""
     return prepared.is_asked_for or is_question(prepared.spec)
 
 
@@ -172,7 +172,7 @@ def _response(approval: Approval) -> Outcome:
 
 
 def is_reversioned(approval: Approval) -> bool:
-    """Whether the tool has another version now than the one that was approved. One query."""
+    """Return whether the tool has another version now than the one that was approved. One query."""
     current = Tool.objects.filter(pk=approval.tool_id).values_list("current_version_id", flat=True).first()
     return current != approval.tool_version_id
 
@@ -182,7 +182,8 @@ def reversioned() -> Outcome:
 
 
 def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | None:
-    """Why the approval does not let this call run now; None where it does. It is used when the call begins."""
+    """Return the refusal where the approval does not let this call run now; None where it does. It is used when the
+    call begins."""
     if approval.tool_version_id != prepared.spec.version_id:
         return reversioned()
     if not is_of_call(approval, prepared):
@@ -201,7 +202,7 @@ def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | Non
 
 
 def is_of_call(approval: Approval, prepared: Prepared) -> bool:
-    """Whether the call is still the one that was shown: this tool in this version, with these arguments."""
+    """Return whether the call is still the one that was shown: this tool in this version, with these arguments."""
     return approval.digest == digest_of(prepared.spec.name, prepared.spec.sha256, prepared.effective.values)
 
 

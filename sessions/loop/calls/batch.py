@@ -66,7 +66,7 @@ def _why_not_run(step: Step, at_limit: bool) -> str:
 
 
 def can_read_on(turn: Turn, reply: Step) -> bool:
-    """Whether the round of this reply has the tool that reads on in results. Queries as for its calls."""
+    """Return whether the round of this reply has the tool that reads on in results. Queries as for its calls."""
     return READ_RESULT in _selected(turn, reply.tool_set)
 
 

@@ -94,7 +94,8 @@ def _why_not(wait: CallWait, waits: CallWaits) -> str:
 
 
 def _why_no_link(waits: LinkNeeded) -> str:
-    """Why a member cannot be sent there: only to pages of ours, and to addresses with a host over HTTPS."""
+    """Return why a member cannot be sent to the link, or "": only to pages of ours, and to addresses with a host over
+    HTTPS."""
     refusal = "it asks to open an address that cannot be opened safely."
     if len(waits.url) > MAX_URL or not waits.url.isprintable() or any(each in waits.url for each in " \\\"'<>"):
         return refusal
@@ -194,12 +195,12 @@ def resumed_with(wait: CallWait | None) -> Resumed | None:
 
 
 def is_poll(wait: CallWait | None) -> bool:
-    """Whether the call only asks how far a task is: that changes nothing, and may be done again."""
+    """Return whether the call only asks how far a task is: that changes nothing, and may be done again."""
     return wait is not None and wait.is_task
 
 
 def is_open(wait: CallWait | None) -> bool:
-    """Whether the call still waits, as it was when it was read. No query."""
+    """Return whether the call still waits, as it was when it was read. No query."""
     if wait is None or wait.step.status != StepStatus.WAITING:
         return False
     if wait.asked is not None:

@@ -1,4 +1,4 @@
-"""Which tool a call of the model means: one of the round's, one behind `call_tool`, or none, and what to say then."""
+"""Tool that a call of the model means: one of the round's, one behind `call_tool`, or none, and the answer then."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequen
 
 
 def is_changed(name: str, sent: Sequence[int]) -> bool:
-    """Whether the model was shown a version of this tool that is not the one in force now. One query."""
+    """Return whether the model was shown a version of this tool that is not the one in force now. One query."""
     shown = ToolVersion.objects.filter(pk__in=sent, tool__name=name[:64]).exclude(tool__current_version=F("pk"))
     return bool(sent) and shown.exists()
 
@@ -116,7 +116,7 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
 
 
 def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
-    """Why a tool that the member may know of does not run."""
+    """Return the refusal of a tool that the member may know of; None where it may run."""
     permission = reading.permissions.decide(spec)
     if not permission.allowed:
         return execution.denied(spec.name, permission.reason)
@@ -134,7 +134,7 @@ def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
 
 
 def _is_nobodys(spec: ToolSpec, reading: LoadInputs) -> bool:
-    """Whether the member may use the tool, it could be sent, and no agent has it or can load it. At most two
+    """Return whether the member may use the tool, it could be sent, and no agent has it or can load it. At most two
     queries."""
     if not (spec.is_enabled and spec.is_in_force and not spec.quarantine and reading.permissions.decide(spec).allowed):
         return False

@@ -98,7 +98,7 @@ def _call_of(reply: Step, step: Step) -> Call:
 
 
 def _is_elsewhere(step: Step, approval: Approval | None, wait: CallWait | None, steps: Steps) -> bool:
-    """Whether another agent, a person or a far side has the call. One query for a call that had begun."""
+    """Return whether another agent, a person or a far side has the call. One query for a call that had begun."""
     if call_waits.is_open(wait):
         steps.was_asked = True
         return True
@@ -142,7 +142,7 @@ def _answered(approval: Approval, spec: ToolSpec | None) -> Outcome | None:
 
 
 def _may_repeat(spec: ToolSpec | None, step: Step) -> bool:
-    """Whether a call that had begun before a crash may begin again."""
+    """Return whether a call that had begun before a crash may begin again."""
     return spec is not None and spec.envelope.may_repeat and spec.version_id == step.tool_version_id
 
 

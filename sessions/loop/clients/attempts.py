@@ -73,7 +73,7 @@ class Question:
 
     @property
     def adds_tools(self) -> bool:
-        """Whether messages may add tools to those that stand in `tools`."""
+        """True where messages may add tools to those that stand in `tools`."""
         return bool(self.all_tools) and not self.model.why_no_added_tools
 
     @property
@@ -84,7 +84,7 @@ class Question:
 
     @property
     def is_searched(self) -> bool:
-        """Whether the provider searches some of them."""
+        """True where the provider searches some of the definitions."""
         return bool(namespaces_in(self.declared))
 
     def tools_of(self, wire: str) -> str:
@@ -233,7 +233,8 @@ class Asking:
         raise ToolsRefused(refused, names) from refused
 
     def _is_refused(self, entries: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a small request with these definitions is refused. Raises ModelError where it fails otherwise."""
+        """Return whether a small request with these definitions is refused. Raises ModelError where it fails
+        otherwise."""
         call = ModelCall(
             endpoint_of(self.question.model),
             self.question.model.dialect,

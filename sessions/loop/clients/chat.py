@@ -131,7 +131,7 @@ class ChatReader(ReplyReader):
             piece.extras[OF_CALL] = call[OF_CALL]
 
     def _piece_of(self, index: Any, id: str, name: str, has_more: bool) -> Piece:
-        """Which call this goes on with: by its id, else its index, else its name, else the last one.
+        """Return the call that this fragment goes on with: by its id, else its index, else its name, else the last one.
 
         Some servers give every call the index 0, some the same id, some number fragments in place of calls, and some
         repeat the name in each: what follows a whole call under a name is another call.
@@ -153,14 +153,14 @@ class ChatReader(ReplyReader):
         return self._last
 
     def _is_next(self, known: Piece, index: int | None, name: str) -> bool:
-        """Whether a fragment under the id of a call begins another one all the same."""
+        """Return whether a fragment under the id of a call begins another one all the same."""
         if index is None or self._by_index.get(index) is known:
             return bool(name) and name != known.name and known.is_complete
         return index in self._by_index or (bool(name) and (not known.arguments or known.is_complete))
 
     @staticmethod
     def _is_other(known: Piece, id: str, name: str) -> bool:
-        """Whether a fragment at the index of a call begins another one."""
+        """Return whether a fragment at the index of a call begins another one."""
         if not name or not known.name:
             return False
         return id != known.id if id and known.id else (name != known.name or known.is_complete)

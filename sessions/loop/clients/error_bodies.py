@@ -73,7 +73,7 @@ class ErrorBody:
 
 
 def read_body(body: object) -> ErrorBody:
-    """Whatever was answered. Never raises."""
+    """Read the error from any answer. Never raises."""
     value = _opened(body)
     words = _words(value, 0) or _collapsed(_as_text(value))
     names = tuple(dict.fromkeys(each for name in _NAMES for each in _said(value, name)))

@@ -54,4 +54,4 @@ class ToolsRefused(ModelRefused):
 
 
 class CallStopped(Exception):
-    """Nobody waits for this answer any more."""
+    """Raised where nobody waits for this answer any more."""

@@ -1,4 +1,4 @@
-"""Why a reply ended, in one spelling, whatever the vendor's. Pure."""
+"""Reason why a reply ended, in one spelling, whatever the vendor's. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which of a request's definitions is refused, where the refusal does not say: found by asking about some of them."""
+"""Search for the definition of a request that is refused, where the refusal does not say: by requests with some of
+them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which tool's definition a provider refuses, read from the words of its refusal. Pure.
+"""Tool whose definition a provider refuses, read from the words of its refusal. Pure.
 
 It is named in words (OpenAI, xAI, DeepSeek), by its place in `tools` (OpenAI's `param`, Anthropic's, FastAPI's `loc` of
-vLLM and Mistral, Ollama's and llama.cpp's), by its place among Gemini's declarations, or by its name alone. What is
+vLLM and Mistral, Ollama's and llama.cpp's), by its place among Gemini's declarations, or by its name alone. A refusal
 about calls, results or the choice of a tool is about the conversation, and names no definition.
 """
 

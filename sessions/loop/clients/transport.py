@@ -1,4 +1,4 @@
-"""Where a model is, and how its provider is reached over the openai SDK: one guarded client for each origin."""
+"""Address of a model, and access to its provider over the openai SDK: one guarded client for each origin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_PACKED_ERROR_BYTES = 16_384
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is, and what opens it."""
+    """Address of a model, and the key that opens it."""
 
     base_url: str
     api_key: str

@@ -200,7 +200,7 @@ class WrittenText:
         return self._steps(is_end=False)
 
     def end(self) -> str:
-        """Nothing more comes; returns the rest of the text."""
+        """End the text: return the rest of it."""
         return self._steps(is_end=True)
 
     def _steps(self, *, is_end: bool) -> str:

@@ -164,7 +164,7 @@ def _last_line(turn: Turn, steps: Steps) -> Line | None:
 
 
 def _why_anew(turn: Turn, line: Line, tool_set: ToolSet, *, is_new: bool) -> str:
-    """Why the line cannot go on with these tools, in a word; empty where it can."""
+    """Return why the line cannot go on with these tools, in a word; empty where it can."""
     declared, wanted = line.declared, dict(_declared(tool_set))
     if line.model != model_mark(turn):
         return "model"
@@ -183,8 +183,8 @@ def _why_anew(turn: Turn, line: Line, tool_set: ToolSet, *, is_new: bool) -> str
 
 
 def _may_be_sent(turn: Turn, version_ids: list[int]) -> bool:
-    """Whether each of these, which the selection does not have, is as it was, and still one that the member may use and
-    the provider may see. Two queries at most."""
+    """Return whether each of these versions, which the selection does not have, is as it was, and still one that the
+    member may use and the provider may see. Two queries at most."""
     specs = current_specs(version_ids, organisation_id=turn.organisation_id, at=turn.registry_version)
     permissions, at = permissions_at_version(turn.membership_id)
     situation = situation_of(

@@ -115,7 +115,8 @@ class Past:
 
     @cached_property
     def goes_on_from(self) -> list[Message]:
-        """For a turn without a message: what it goes on from, back to the last message of the user."""
+        """Messages that a turn without a message goes on from, back to the last message of the user; empty for other
+        turns."""
         if not self.turn.is_continuation or not self._found:
             return []
         return self._found[-1].messages
@@ -456,6 +457,6 @@ def _tokens(blocks: list[list[Message]], encoding: str = O200K) -> list[int]:
 
 
 def _text(block: list[Message]) -> str:
-    """As JSON, without definitions of tools, which are counted as such."""
+    """Return the block as JSON, without definitions of tools, which are counted as such."""
     told = [{**each, "items": ""} if each["role"] == TOOLS else each for each in block]
     return json.dumps(told, ensure_ascii=False)

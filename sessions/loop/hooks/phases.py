@@ -227,13 +227,13 @@ class TurnHooks:
 def hooked_call(
     turn: Turn, spec: ToolSpec, call: Call, step: Step, arguments: dict[str, Any]
 ) -> tuple[HookedCall, tuple[Mapping[str, Any], ...]]:
-    """As `TurnHooks.before_call`; a turn that no worker holds has no hooks."""
+    """Apply `TurnHooks.before_call`; a turn that no worker holds has no hooks."""
     hooks: TurnHooks | None = turn.hooks
     return (HookedCall(arguments), ()) if hooks is None else hooks.before_call(spec, call, step, arguments)
 
 
 def hooked_outcome(turn: Turn, spec: ToolSpec, step: Step, arguments: Mapping[str, Any], outcome: Outcome) -> Outcome:
-    """As `TurnHooks.after_call`; a turn that no worker holds has no hooks."""
+    """Apply `TurnHooks.after_call`; a turn that no worker holds has no hooks."""
     hooks: TurnHooks | None = turn.hooks
     return outcome if hooks is None else hooks.after_call(spec, step, arguments, outcome)
 

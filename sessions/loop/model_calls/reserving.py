@@ -107,5 +107,5 @@ def _no_price(model: ResolvedModel, budget: str) -> str:
 
 
 def is_cut_short(step: Step) -> bool:
-    """Whether this model call met the cap of usual answers: it is made once more, with the model's own."""
+    """Return whether this model call met the cap of usual answers: it is made once more, with the model's own."""
     return step.kind == StepKind.MODEL and step.status == StepStatus.FAILED

@@ -105,7 +105,8 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
 
 
 def _has_new_own_tool(turn: Turn, tool_set: ToolSet, calls: Sequence[Step]) -> bool:
-    """Whether a tool that the agent made was approved, in a turn that makes some. One query in such a turn alone."""
+    """Return whether a tool that the agent made was approved, in a turn that makes some. One query in such a turn
+    alone."""
     if not any(call.tool_name == CREATE_TOOL for call in calls):
         return False
     own = Tool.objects.filter(made_by_agent=turn.agent_id, current_version__isnull=False)
@@ -133,8 +134,8 @@ def _left_loaders(decided: Decided | None) -> frozenset[str]:
 
 
 def _has_other_policy(turn: Turn, last: Step) -> bool:
-    """Whether a model of another provider took over, and one of the two providers has a policy of its own. No query
-    where the provider is the same."""
+    """Return whether a model of another provider took over, and one of the two providers has a policy of its own. No
+    query where the provider is the same."""
     provider = turn.model.provider.public_id
     before = provider_of(last.origin)
     if before in (None, provider) or turn.registry_version is None:
@@ -144,8 +145,8 @@ def _has_other_policy(turn: Turn, last: Step) -> bool:
 
 
 def _is_other_now(turn: Turn, last: Step) -> bool:
-    """Whether the set holds tools that the model's provider refused since, or would go out otherwise to a model that
-    took over. One query at most, where another model did."""
+    """Return whether the set holds tools that the model's provider refused since, or would go out otherwise to a model
+    that took over. One query at most, where another model did."""
     tool_set, model = last.tool_set, turn.model
     assert tool_set is not None
     refused = {each.version_id for each in model.refused_now.values()}

@@ -126,17 +126,17 @@ def outcome_unknown() -> Outcome:
 
 
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
-    """Why this tool may not run for the turn's member and model *now*, or None. Asked right before each run. Queries as
-    `refusal_to`."""
+    """Return the refusal of this tool for the turn's member and model *now*, or None. Asked right before each run.
+    Queries as `refusal_to`."""
     return refusal_to(turn.membership_id, spec, turn.model.provider.public_id, read_at=turn.registry_version)
 
 
 def refusal_to(
     membership_id: int, spec: ToolSpec, provider: UUID | None = None, *, read_at: int | None = None
 ) -> Outcome | None:
-    """Why this tool may not run for this member now, or None. Without a provider only the organisation's policy is
-    asked. `read_at` is the registry version that the spec was read at: where another one is in force now, the tool is
-    looked at again. One query, that one, and those of `policies_for`."""
+    """Return the refusal of this tool for this member now, or None. Without a provider only the organisation's policy
+    is asked. `read_at` is the registry version that the spec was read at: where another one is in force now, the tool
+    is looked at again. One query, that one, and those of `policies_for`."""
     if not spec.is_enabled or spec.quarantine:
         return switched_off(spec)
     if not spec.is_ready and spec.name == CREATE_TOOL:
@@ -238,7 +238,7 @@ def with_own_names(arguments: dict[str, Any], schema_text: str) -> dict[str, Any
 
 
 def has_own_schema(spec: ToolSpec) -> bool:
-    """Whether the schema of the arguments is this service's own, and not one that came from outside."""
+    """Return whether the schema of the arguments is this service's own, and not one that came from outside."""
     builtin = registry.tools.get(spec.name) if spec.kind == ToolKind.BUILTIN else None
     return builtin is not None and builtin.parameters_text == spec.parameters_text
 
@@ -457,7 +457,7 @@ class Progress:
 
 
 def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event, progress: Progress) -> None:
-    """Until the run ends, its time is up, or a second after the turn was stopped."""
+    """Wait until the run ends, its time is up, or a second has passed since the turn was stopped."""
     until = time.monotonic() + seconds
     while run.is_alive() and (left := until - time.monotonic()) > 0:
         run.wait(min(LOOK_EVERY, left))

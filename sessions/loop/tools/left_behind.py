@@ -41,7 +41,7 @@ class LeftBehind:
             return len(running)
 
     def is_full(self, organisation_id: int) -> bool:
-        """Whether the organisation's next call must wait until one of them has ended."""
+        """Return whether the organisation's next call must wait until one of them has ended."""
         count = self.count(organisation_id)
         if count < settings.TOOLHUB_LEFT_BEHIND_CALLS:
             return False

@@ -32,14 +32,14 @@ class ToolRun:
         self._ended.set()
 
     def wait(self, seconds: float) -> None:
-        """Until it has ended, or for so long."""
+        """Wait until the run has ended, for `seconds` at most."""
         self._ended.wait(seconds)
 
     def is_alive(self) -> bool:
         return not self._ended.is_set()
 
     def let_go(self) -> None:
-        """Nobody waits for it any more: its thread ends with it."""
+        """Mark the run as one that nobody waits for any more: its thread ends with it."""
         self.is_let_go = True
 
 

@@ -267,7 +267,7 @@ def _categories_for(member: Membership, session: ChatSession, agent: Agent) -> l
 
 
 def _shown(lines: list[Line]) -> list[dict[str, Any]]:
-    """As LoadableOut wants them; who loaded them and when is one query, where anything is loaded."""
+    """Return the lines as LoadableOut wants them; who loaded them and when is one query, where anything is loaded."""
     keys = [line.load_id for line in lines if line.load_id is not None]
     rows = (
         LoadedToolkit.objects.filter(pk__in=keys).values_list("pk", "loaded_by__public_id", "loaded_at") if keys else ()

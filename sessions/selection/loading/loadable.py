@@ -58,7 +58,7 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class Loadable:
-    """Something that this member could load here, with those of its tools that the member may use."""
+    """Bundle that this member could load here, with those of its tools that the member may use."""
 
     bundle: Bundle
     tools: tuple[Candidate, ...]
@@ -102,12 +102,12 @@ class LoadInputs:
         )
 
     def why_not_taken(self, candidate: Candidate) -> str:
-        """Why the definition does not go out to this place's model; "" where it does."""
+        """Return why the definition does not go out to this place's model; "" where it does."""
         _, verdicts = narrowed(self.situation, [candidate], SENDING_STAGES)
         return verdicts[0].reason if verdicts else ""
 
     def why_unanswered(self, spec: ToolSpec) -> str:
-        """Why the tool is left out of a turn that nobody attends; "" where it is not."""
+        """Return why the tool is left out of a turn that nobody attends; "" where it is not."""
         return self.why_asks(spec) if self.why_asks is not None else ""
 
     @property
@@ -137,7 +137,7 @@ class LoadInputs:
         return {way.spec.tool_id: way for way in reversed(self.offer.ways) if way.bundle in loaded}
 
     def why_not_sent(self, tool: PolicyTool) -> str:
-        """Which policy keeps the tool from this place's model, and why; "" for none."""
+        """Return the policy that keeps the tool from this place's model, and why, as a text; "" for none."""
         model = self.place.model or resolve_model(self.place.agent.model, self.place.agent)
         return self.policies.why_not(tool, model.provider.public_id)
 

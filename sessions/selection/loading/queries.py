@@ -24,7 +24,7 @@ from sessions.selection.queries import Selection, meta_tools, searches_for, sele
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
-#: Names that a sentence tells of a list.
+#: Names of a list that a sentence repeats.
 NAMES_TOLD = 20
 LOADS_A_PAGE = 50
 #: Toolkits and categories that could be loaded, in one page: each may bring a hundred tools.
@@ -71,7 +71,7 @@ def _listed(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """Something that is loaded or could be, with those of its tools that the session's member may use."""
+    """Bundle that is loaded or could be, with those of its tools that the session's member may use."""
 
     name: str
     #: The name, and of a category the title.

@@ -33,7 +33,7 @@ class How(StrEnum):
     LEFT_OUT = "left_out"
     #: By a load of the toolkit or the tool that it comes with; where the tools never change, by `call_tool`.
     LOAD = "load"
-    #: By `call_tool`, from a client that is not told of each tool.
+    #: By `call_tool`, from a client that is not shown each tool.
     CALL = "call"
     #: By a load of its whole category.
     CATEGORY = "category"
@@ -72,7 +72,8 @@ def search_offered(candidates: Sequence[Candidate], query: str, max_results: int
 
 
 def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:
-    """Their names as the catalogue's search ranks them; then those that only the name of what they come with finds."""
+    """Return the candidates' names as the catalogue's search ranks them; then those that only the name of their bundle
+    finds."""
     names = [name for name in search_names(query, near=True) if name in candidates]
     bundles = {each.bundle.name for each in candidates.values() if each.bundle}
     words = set(words_of(query))

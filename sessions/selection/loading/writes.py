@@ -99,14 +99,14 @@ def is_there_anyway(agent: Agent, category: Category) -> bool:
 
 
 def has_meta_tools(place: LoadTarget) -> bool:
-    """Whether the agent gets any of the tools that load others. Two queries."""
+    """Return whether the agent gets any of the tools that load others. Two queries."""
     return bool(
         loading_tools(place.agent, holdings_of(place.session, place.agent), permissions_of(place.session.membership_id))
     )
 
 
 def may_load_category(member: Membership, name: str) -> bool:
-    """Whether the member holds the admin right `load_categories`, whole or for this category."""
+    """Return whether the member holds the admin right `load_categories`, whole or for this category."""
     return member.reach(Right.LOAD_CATEGORIES).covers(name.strip())
 
 
@@ -163,7 +163,7 @@ def _loaded(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
 
 
 def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
-    """When a change shows, as a word for programs and as words for the model."""
+    """Return when a change shows, as a word for programs and as words for the model."""
     mode = LoadingMode(agent.loading_mode)
     if mode.is_in_turn and by.next_turn:
         mode = LoadingMode.NEXT_REQUEST
@@ -208,8 +208,8 @@ def _ambiguous(name: str, kinds: Sequence[str]) -> LoadResult:
 
 
 def _not_unloaded(place: LoadTarget, holdings: Holdings, name: str, kind: str) -> LoadResult:
-    """Nothing of this name and kind can be unloaded: the agent has it from the start, it is not loaded, or it is
-    unknown."""
+    """Build the result where nothing of this name and kind can be unloaded: the agent has it from the start, it is not
+    loaded, or it is unknown."""
     known = [each for each in holdings.loadable if each.name == name and kind in ("", each.kind)]
     category = Category.objects.filter(name=name).first() if kind in ("", "category") else None
     is_core = not known and category is not None and is_there_anyway(place.agent, category)
@@ -236,7 +236,7 @@ def _rows_of(place: LoadTarget, bundles: Sequence[Bundle]) -> list[LoadedToolkit
 
 
 def _keeper(rows: Sequence[LoadedToolkit]) -> Agent | None:
-    """Whichever agent has one of these as an initial toolkit."""
+    """Return an agent that has one of these as an initial toolkit; None where there is none."""
     for row in rows:
         line = AgentToolkit.objects.filter(agent=row.agent_id, toolkit=row.toolkit_id, is_initial=True)
         if row.toolkit_id is not None and (keeper := line.select_related("agent").first()):
