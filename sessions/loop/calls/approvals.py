@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 def decide_asking(prepared: Prepared) -> Decision | None:
     """Return the decision of the organisation's approval rules and the tool's runtime settings on the call, or the
-    decision of a consent that answers it; None where nothing asks.
+    decision of a consent that answers it; None where none of them says anything.
 
     No query while nothing asks and no rule names a role; else one for the roles, and one for the consents.
     """

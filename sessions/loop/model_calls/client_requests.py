@@ -1,6 +1,6 @@
-"""Wishes of a gateway client beside its message: settings of model calls, and tools that it runs itself.
+"""Settings of model calls that a gateway client sends beside its message, and tools that the client runs itself.
 
-Its tools go out behind ours. They count in the model's limit and pass the policies, as tools of the category CATEGORY
+The tools go out behind ours. They count in the model's limit and pass the policies, as tools of the category CATEGORY
 that send data out; they give nobody a right, for the client runs them.
 """
 
