@@ -1,4 +1,5 @@
-"""Who may see a session, write into it, steer and delete it, and whose turns go on: for pages, REST and workers."""
+"""Rights on a session: who may see it, write into it, steer and delete it, and whose turns go on. For pages, REST and
+workers."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ from toolhub.tenants.models import Access, ApiToken, Membership, Right, Scope
 
 
 def visible_sessions(member: Membership) -> QuerySet[ChatSession]:
-    """The member's own, or the organisation's with the right `sessions`. A delegated right costs one query."""
+    """Query the sessions that the member may see: the member's own, or the organisation's with the right `sessions`. A
+    delegated right costs one query."""
     return ChatSession.objects.filter(visible_to(member))
 
 
 def visible_to(member: Membership, session: str = "") -> Q:
-    """The same for rows that hang on a session: `session` is the way to it, as in `turn__session__`.
+    """Build the condition of `visible_sessions` for rows that hang on a session: `session` is the way to it, as in
+    `turn__session__`.
 
-    A condition on the joined row, and no subquery: that would read every session of the organisation first.
+    The condition is on the joined row, and no subquery: that would read every session of the organisation first.
     """
     own = {} if member.has_right(Right.SESSIONS) else {f"{session}membership": member}
     return Q(**{f"{session}deleted_at": None}, **own)
@@ -39,7 +42,8 @@ def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
 
 
 def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
-    """With its agent, model, provider and owner at hand. Somebody else's looks like a missing one."""
+    """Return the session with its agent, model, provider and owner at hand. Somebody else's looks like a missing
+    one."""
     session = (
         visible_sessions(member)
         .select_related("agent__model__provider", "membership__user", "parent_turn__agent", "parent_turn__session")
@@ -71,13 +75,14 @@ def may_write(member: Membership, session: ChatSession) -> bool:
 
 
 def takes_calls_alone(session: ChatSession) -> bool:
-    """Whether it holds the single calls of an MCP client: no conversation that anybody could go on with."""
+    """Return whether the session holds the single calls of an MCP client: no conversation that anybody could go on
+    with."""
     return session.client == SessionClient.MCP
 
 
 def may_stop(member: Membership, owner_id: int) -> bool:
-    """Whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right `sessions`
-    anybody's."""
+    """Return whether the member may stop a turn of this owner: one's own, as far as one may chat; with the right
+    `sessions` anybody's."""
     is_own = owner_id == member.pk and member.has_access(Access.MEMBER)
     return is_own or member.has_right(Right.SESSIONS)
 
@@ -95,7 +100,8 @@ def check_may_change_loads(member: Membership, session: ChatSession) -> None:
 
 
 def may_delete(member: Membership, session: ChatSession) -> bool:
-    """Whether the member may delete it: one's own, as far as one may chat; with the right `sessions` anybody's.
+    """Return whether the member may delete the session: one's own, as far as one may chat; with the right `sessions`
+    anybody's.
 
     One that an agent opened goes with the session that it works for.
     """
@@ -103,8 +109,8 @@ def may_delete(member: Membership, session: ChatSession) -> bool:
 
 
 def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
-    """What a page offers this member in the session: `may_write` a message, and `may_stop` for its turns. One query for
-    who is neither its member nor an operator."""
+    """Return what a page offers this member in the session: `may_write` a message, and `may_stop` for its turns. One
+    query for a reader who is neither its member nor an operator."""
     may_talk = may_write(member, session) and not takes_calls_alone(session)
     return {"may_write": may_talk, "may_stop": may_stop(member, session.membership_id)}
 
@@ -124,7 +130,7 @@ CHATTING = tuple(access for access in Access if access.rank >= Access.MEMBER.ran
 
 @dataclass(frozen=True)
 class Ending:
-    """How a turn ends that may not go on; `code` is for programs, the message for people."""
+    """Ending of a turn that may not go on; `code` is for programs, the message for people."""
 
     status: TurnStatus
     code: str
@@ -135,7 +141,7 @@ REMOVED = Ending(TurnStatus.CANCELLED, "member_removed", "The member was removed
 INACTIVE = Ending(TurnStatus.CANCELLED, "member_inactive", "The member may not sign in any more.")
 DEMOTED = Ending(TurnStatus.CANCELLED, "member_is_viewer", "The member is a viewer now, and viewers do not chat.")
 
-#: What `turn_ending` reads of a turn, beside whether its agent is offered to its member.
+#: Columns of a turn that `turn_ending` reads, beside whether its agent is offered to its member.
 _FACTS = (
     "cancel_requested_at",
     "membership__ended_at",
@@ -165,19 +171,19 @@ def _is_offered() -> Q:
 
 
 def facts_of_turn(turn_id: UUID) -> Mapping[str, Any]:
-    """What `turn_ending` reads of a turn, and when it was asked to stop. One query."""
+    """Return the columns of a turn that `turn_ending` reads, by name, and when it was asked to stop. One query."""
     offered = ExpressionWrapper(_is_offered(), output_field=BooleanField())
     facts: Mapping[str, Any] = Turn.objects.annotate(is_offered=offered).values(*_FACTS, "is_offered").get(pk=turn_id)
     return facts
 
 
 def member_ending(member: Membership) -> Ending | None:
-    """Why this member's turns and schedules end; None while they go on. Reads the member's user."""
+    """Return the ending of this member's turns and schedules; None while they go on. Reads the member's user."""
     return _of_member(member.ended_at, member.user.is_active, member.access)
 
 
 def turn_ending(row: Mapping[str, Any]) -> Ending | None:
-    """Why the turn may not go on, by its `facts_of_turn`; None while it may."""
+    """Return the ending of a turn that may not go on, by its `facts_of_turn`; None while it may."""
     ending = _of_member(row["membership__ended_at"], row["membership__user__is_active"], row["membership__access"])
     if ending is None and not row["agent__is_enabled"]:
         return Ending(TurnStatus.FAILED, "agent_disabled", f"The agent {row['agent__name']} is switched off.")

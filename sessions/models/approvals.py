@@ -1,4 +1,4 @@
-"""What a turn waits for a person with: calls that somebody must allow first, questions, and consents that are kept."""
+"""Approvals, questions and kept consents: everything for which a turn waits for a person."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class ApprovalKind(models.TextChoices):
-    """What a person is asked for."""
+    """Kind of answer that a person is asked for."""
 
     #: A call may run, or may not.
     APPROVAL = "approval", "Approval"
     #: An answer in words, by whose session it is.
     QUESTION = "question", "Question"
-    #: What the far side of a call that has begun asks for, in a form.
+    #: Fields that the far side of a call that has begun asks for, in a form.
     INPUT = "input", "Form"
     #: An address to open, before a call goes on: to connect an account, or to do something at the far side.
     LINK = "link", "Link"
@@ -38,7 +38,7 @@ OF_MEMBER = (ApprovalKind.QUESTION, ApprovalKind.INPUT, ApprovalKind.LINK)
 
 
 class ApprovalStatus(models.TextChoices):
-    """Where it stands. Only a pending one can be answered, and once."""
+    """State of an approval. Only a pending one can be answered, and once."""
 
     PENDING = "pending", "Waiting"
     #: The call may run, once, while `used_at` is empty.
@@ -53,7 +53,7 @@ class ApprovalStatus(models.TextChoices):
 
 
 class Approval(PublicModel):
-    """One call that waits for a person: its exact arguments, why somebody is asked, and what came of it."""
+    """One call that waits for a person: its exact arguments, why somebody is asked, and the answer."""
 
     step = models.ForeignKey(Step, on_delete=models.CASCADE, related_name="approvals")
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="approvals")
@@ -70,7 +70,7 @@ class Approval(PublicModel):
     arguments = models.TextField()
     digest = models.CharField(max_length=64)
 
-    #: Who says that somebody is asked, such as `rule refunds`; and why, for each reader.
+    #: Source of the question, such as `rule refunds`; and why it is asked, for each reader.
     source = models.CharField(max_length=200, blank=True)
     for_model = models.TextField(blank=True)
     for_people = models.TextField(blank=True)
@@ -86,7 +86,7 @@ class Approval(PublicModel):
     status = models.CharField(max_length=12, choices=ApprovalStatus, default=ApprovalStatus.PENDING)
     decided_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     decided_at = models.DateTimeField(null=True, blank=True)
-    #: What whoever decided wrote for people. The model does not read it.
+    #: Note for people by whoever decided. The model does not read it.
     note = models.TextField(blank=True)
     #: Denied: what to do instead, which the model reads.
     proposal = models.TextField(blank=True)
@@ -95,13 +95,13 @@ class Approval(PublicModel):
     #: When the call that was approved began. An approval is used once.
     used_at = models.DateTimeField(null=True, blank=True)
 
-    #: Of a form: its flat JSON Schema. Of a link: the address, and whether it is a path of ours.
+    #: For a form: its flat JSON Schema. For a link: the address, and whether it is a path of ours.
     form = models.JSONField(default=dict, blank=True)
     url = models.TextField(blank=True, default="")
     is_own_url = models.BooleanField(default=False)
-    #: Of a link that connects an account: the credential. As soon as that is connected, the call goes on.
+    #: For a link that connects an account: the credential. As soon as that is connected, the call goes on.
     credential = models.ForeignKey(StoredCredential, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-    #: Of a form or a link that was answered: accept, decline or cancel, and what was filled in, as JSON.
+    #: For a form or a link that was answered: accept, decline or cancel, and the filled-in fields, as JSON.
     action = models.CharField(max_length=10, blank=True, default="")
     content = EncryptedTextField(blank=True, default="")
 
@@ -123,7 +123,7 @@ class Approval(PublicModel):
 
     @property
     def is_pending(self) -> bool:
-        """Whether it can still be answered; not so when its time is over, though no sweep has come by yet."""
+        """True where it can still be answered; false once its time is over, even before a sweep has marked it."""
         return self.status == ApprovalStatus.PENDING and self.expires_at > timezone.now()
 
 
@@ -133,19 +133,19 @@ class CallWait(TenantModel):
 
     step = models.OneToOneField(Step, on_delete=models.CASCADE, related_name="wait")
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="call_waits")
-    #: What the member is asked, and was asked last; None where the far side works on it and nobody was asked.
+    #: Last question to the member; None where the far side works on it and nobody was asked.
     asked = models.ForeignKey(Approval, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
-    #: Whose answer the runner goes on with. Not `asked`, where a credential was missing in between.
+    #: Question whose answer the runner goes on with. Not `asked`, where a credential was missing in between.
     answer = models.ForeignKey(Approval, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     #: The runner's own words, that it gets back.
     state = EncryptedTextField(blank=True, default="")
-    #: Of a task: what the far side said of it, when it is asked for next, how often it was, and until when it may be.
+    #: For a task: the far side's message, when it is asked for next, how often it was, and until when it may be.
     is_task = models.BooleanField(default=False)
     message = models.TextField(blank=True, default="")
     poll_at = models.DateTimeField(null=True, blank=True)
     polls = models.PositiveIntegerField(default=0)
     task_until = models.DateTimeField(null=True, blank=True)
-    #: How often somebody was asked.
+    #: Number of times that somebody was asked.
     times = models.PositiveIntegerField(default=0)
     #: Nobody wants the task's result any more: the far side is told, once.
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
@@ -201,7 +201,7 @@ class Consent(PublicModel):
 
     @property
     def is_in_force(self) -> bool:
-        """Whether calls are still not asked for because of it: nobody revoked it, its time is not over, and the tool
+        """True where calls go without a question because of it: nobody revoked it, its time is not over, and the tool
         has no new version. Reads the tool."""
         is_now = self.until is None or self.until > timezone.now()
         return self.revoked_at is None and is_now and self.tool_version_id == self.tool.current_version_id

@@ -16,7 +16,7 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class BudgetScope(models.TextChoices):
-    """Whose turns count on a budget."""
+    """Group of turns that count on a budget."""
 
     ORGANISATION = "organisation", "The whole organisation"
     ROLE = "role", "A role"
@@ -26,16 +26,16 @@ class BudgetScope(models.TextChoices):
 
 
 class Measure(models.TextChoices):
-    """What a budget counts."""
+    """Unit that a budget counts."""
 
     TOKENS = "tokens", "Tokens"
     MONEY = "money", "US dollars"
-    #: How many turns run at the same time; it has no window.
+    #: Number of turns that run at the same time; it has no window.
     TURNS = "turns", "Turns at once"
 
 
 class Window(models.TextChoices):
-    """How long a budget lasts until it begins anew, in the organisation's time zone."""
+    """Time after which a budget begins anew, in the organisation's time zone."""
 
     TURN = "turn", "Each turn"
     HOUR = "hour", "Each hour"
@@ -76,15 +76,15 @@ class Budget(PublicModel):
 
 
 class BudgetPeriod(PublicModel):
-    """What was spent and is reserved of one budget in one window, for one of those that it is for.
+    """Amounts spent and reserved of one budget in one window, for one of those that it is for.
 
     It repeats the budget's limit: the UPDATE that reserves compares columns of its own row only, so that no two of them
     pass the limit together on any database. Whoever changes the budget changes its open periods.
     """
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="periods")
-    #: Whose it is: "" where there is one for all; "member:12", "agent:3", "session:<id>", "turn:<id>", joined by a
-    #: blank where a turn's window meets several of these.
+    #: Its owner: "" where there is one for all; "member:12", "agent:3", "session:<id>", "turn:<id>", joined by
+    #: a blank where a turn's window meets several of these.
     key = models.CharField(max_length=120, blank=True, default="")
     starts_at = models.DateTimeField()
     #: When the window ends; None where it does not by itself.
@@ -92,7 +92,7 @@ class BudgetPeriod(PublicModel):
     measure = models.CharField(max_length=8, choices=Measure)
     is_hard = models.BooleanField()
     limit = models.PositiveBigIntegerField()
-    #: What somebody added for this window alone.
+    #: Amount that somebody added for this window alone.
     added = models.PositiveBigIntegerField(default=0)
     spent = models.PositiveBigIntegerField(default=0)
     reserved = models.PositiveBigIntegerField(default=0)
@@ -122,7 +122,8 @@ class ReservationStatus(models.TextChoices):
 
 
 class Reservation(TenantModel):
-    """What one model call may take at most of the budgets that its turn counts on, from before the call to its end."""
+    """Largest amounts that one model call may take of the budgets that its turn counts on, from before the call to its
+    end."""
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reservations", db_index=False)
     epoch = models.PositiveIntegerField()
@@ -134,7 +135,7 @@ class Reservation(TenantModel):
     money = models.PositiveBigIntegerField(null=True, blank=True)
     #: The periods that hold it, and how much each: [[key of a period, amount]].
     lines = models.JSONField(default=list)
-    #: What the call used, once it is settled.
+    #: Amounts that the call used, once it is settled.
     used_tokens = models.PositiveBigIntegerField(default=0)
     used_money = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -151,7 +152,7 @@ class Reservation(TenantModel):
 
 
 class UsageHour(TenantModel):
-    """What one member's turns with one agent and one model used in one hour (UTC), by when their rounds began.
+    """Usage of one member's turns with one agent and one model in one hour (UTC), by when their rounds began.
 
     Written once for each turn, when it has ended. It stays when the turn, the agent or the model is removed: the keys
     point to rows that may be gone, the names are those of the time.
@@ -179,7 +180,7 @@ class UsageHour(TenantModel):
     #: Definitions of tools: tokens that were sent, and that all permitted tools would have been.
     tool_tokens = models.PositiveBigIntegerField(default=0)
     all_tool_tokens = models.PositiveBigIntegerField(default=0)
-    #: What sending fewer tools saved, below zero for a loss, adjusted for the provider's cache: in tokens at the full
+    #: Savings by sending fewer tools, below zero for a loss, adjusted for the provider's cache: in tokens at the full
     #: price of input, and in billionths of a dollar.
     saved_tokens = models.BigIntegerField(default=0)
     saved_cost = models.BigIntegerField(default=0)
@@ -201,7 +202,7 @@ class UsageHour(TenantModel):
 
 
 class ToolUsageHour(TenantModel):
-    """How often one tool was sent and called by one agent in one hour (UTC). Written as `UsageHour` is."""
+    """Numbers of times that one tool was sent and called by one agent in one hour (UTC). Written as `UsageHour` is."""
 
     hour = models.DateTimeField()
     agent_key = models.PositiveBigIntegerField()
@@ -245,7 +246,7 @@ class RoutingFinding(TenantModel):
     #: The tool that was missing, or the category whose keywords matched, and these words.
     name = models.CharField(max_length=64)
     words = models.JSONField(default=list)
-    #: How it showed: found_by_search, asked_for_again, or not_called.
+    #: Way in which it showed: found_by_search, asked_for_again, or not_called.
     how = models.CharField(max_length=20)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -23,7 +23,7 @@ BY_CLIENTS = ~Q(client="")
 
 
 class SessionClient(models.TextChoices):
-    """What kind of client of the gateway opened a session."""
+    """Kind of client of the gateway that opened a session."""
 
     OPENAI = "openai", "Client of OpenAI’s API"
     MCP = "mcp", "MCP client"
@@ -42,7 +42,7 @@ class ChatSession(TenantModel):
     #: Since when nobody sees it. The row itself goes when none of its turns is open any more.
     deleted_at = models.DateTimeField(null=True, blank=True)
 
-    #: What opened it: empty for a member, the service and agents.
+    #: Kind of client that opened it: empty for a member, the service and agents.
     client = models.CharField(max_length=8, choices=SessionClient, blank=True, default="")
     #: Made for one request of a client that names no session: lists leave it out, and it is removed after a while.
     is_throwaway = models.BooleanField(default=False)
@@ -103,7 +103,7 @@ class ChatSession(TenantModel):
 
 
 class Notice(PublicModel):
-    """Something that the service tells a member in a session, outside of any turn: a reminder that is due."""
+    """Message of the service to a member in a session, outside of any turn: a reminder that is due."""
 
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="notices")
     text = models.TextField()

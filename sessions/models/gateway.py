@@ -1,4 +1,4 @@
-"""What clients of the gateway send beside a turn's message, and which session each of their conversations is."""
+"""Data of gateway clients beside a turn's message, and the session of each of their conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClientRequest(TenantModel):
     #: Whether later requests may name its response, and the items of that, by their ids: OpenAI's `store`. The turn is
     #: on record in any case.
     is_stored = models.BooleanField(default=True)
-    #: What goes with each model call of the turn: `sessions/loop/model_calls/client_requests.py` says which.
+    #: Parameters of each model call of the turn: `sessions/loop/model_calls/client_requests.py` says which.
     parameters = models.JSONField(default=dict, blank=True)
     #: Its client was told that a person must answer first, and has not come back for the result: the same call again is
     #: this one, once.
@@ -46,12 +46,12 @@ class ClientRequest(TenantModel):
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """Of the client's own tools."""
+        """Names of the client's own tools."""
         return frozenset(name_of(tool) for tool in self.tools)
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
-    """Of a definition as chat completions have it."""
+    """Return the name in a definition as chat completions have it."""
     return str(tool["function"]["name"])
 
 

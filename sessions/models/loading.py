@@ -1,4 +1,4 @@
-"""What a session has loaded, and had: rows that are ended, never deleted."""
+"""Loads of a session, now and before: rows that are ended, never deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class LoadSource(models.TextChoices):
-    """What brought a load about."""
+    """Source of a load."""
 
     #: The agent's configuration; it stays as long as that says so.
     INITIAL = "initial", "Initial"
@@ -24,7 +24,7 @@ class LoadSource(models.TextChoices):
 
 
 class UnloadReason(models.TextChoices):
-    """Why a load ended."""
+    """Reason why a load ended."""
 
     UNLOADED = "unloaded", "Unloaded"
     #: The agent may not load it any more.

@@ -1,4 +1,4 @@
-"""What happens by the clock: reminders, schedules that submit turns, and routines that a member starts by name."""
+"""Rows of work by the clock: reminders, schedules that submit turns, and routines that a member starts by name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from toolhub.tenants.rows.guarded import TenantModel
 
 
 class Reminder(NumberedRow):
-    """A text that a member wants to be told at a moment, in the session where it was asked for."""
+    """A text that a member wants to read at a moment, in the session where it was asked for."""
 
     session = models.ForeignKey(ChatSession, on_delete=models.SET_NULL, null=True, related_name="+")
     text = models.CharField(max_length=500)
     due_at = models.DateTimeField()
-    #: Set once, by whichever worker told it.
+    #: Set once, by whichever worker delivered it.
     fired_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -62,7 +62,7 @@ class Schedule(NumberedRow):
 
     @property
     def next_text(self) -> str:
-        """Its next run on the clock of its time zone: "Mon 23 Nov, 09:00"."""
+        """Next run, on the clock of the schedule's time zone: "Mon 23 Nov, 09:00"."""
         try:
             moment = self.next_at.astimezone(ZoneInfo(self.timezone))
         except (ZoneInfoNotFoundError, ValueError, OSError):

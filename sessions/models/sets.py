@@ -1,4 +1,4 @@
-"""What model calls carried, stored once for all that carried the same."""
+"""Tools and verdicts of model calls, stored once for all calls that carried the same."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ToolSet(TenantModel):
     client_tools = models.JSONField(default=list, blank=True)
     #: Keys of the versions in its namespaces, which the provider searches and a model may call when it finds them.
     searched_ids = models.JSONField(default=list, blank=True)
-    #: What toolkits say of their tools in place of the tools' own: {key of a version: {knob: value}}.
+    #: Settings of toolkits in place of their tools' own: {key of a version: {knob: value}}.
     overrides = models.JSONField(default=dict)
-    #: What its tools tell the model beside, as it stands in the prompt.
+    #: Instructions of its tools to the model, as they stand in the prompt.
     instructions = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: When a sweep found that no step names it; None again as soon as it is used.
@@ -48,7 +48,7 @@ class ToolSet(TenantModel):
 
 
 class VerdictSet(TenantModel):
-    """Why each tool is or is not in a selection. Selections that came to the same share one row."""
+    """Reasons why each tool is or is not in a selection. Selections with the same verdicts share one row."""
 
     #: SHA-256 of the verdicts as canonical JSON.
     key = models.CharField(max_length=64)

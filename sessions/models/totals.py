@@ -1,4 +1,4 @@
-"""What ended turns come to in all, for the counters of `/metrics`. They only rise.
+"""Sums over all ended turns, for the counters of `/metrics`. They only rise.
 
 Rows are added to in the transaction that adds a turn to the hourly sums, and are never taken back: they stay when the
 session, the turn, the tool or the model is removed. No name that a tenant chose stands in them.
@@ -88,7 +88,7 @@ class ModelTotal(TimedTotal):
 class ToolTotal(TimedTotal):
     """Calls of one built-in tool, or of all other tools of a kind, that ended in one way."""
 
-    #: How the tool runs; "unknown" where the model called for one that is not there.
+    #: Kind of the tool; "unknown" where the model called for one that is not there.
     kind = models.CharField(max_length=16)
     #: "other" for a tool that is not built in.
     tool_name = models.CharField(max_length=64)

@@ -13,7 +13,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class TrialStatus(models.TextChoices):
-    """Where a run by hand stands."""
+    """State of a run by hand."""
 
     #: It waits for a worker.
     QUEUED = "queued", "Waiting for a worker"
@@ -43,7 +43,7 @@ class TrialRun(PublicModel):
     #: One JSON object.
     arguments = models.TextField()
     status = models.CharField(max_length=12, choices=TrialStatus, default=TrialStatus.QUEUED)
-    #: What a model would read of the result, and the characters of all of it.
+    #: Part of the result that a model would read, and the characters of all of it.
     result = models.TextField(blank=True)
     result_chars = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TurnStatus(models.TextChoices):
-    """Where a turn stands."""
+    """State of a turn."""
 
     #: Accepted, and waiting for a worker or for the session's earlier turn.
     QUEUED = "queued", "Queued"
@@ -31,10 +31,10 @@ class TurnStatus(models.TextChoices):
     RUNNING = "running", "Running"
     #: It waits, without a worker, for turns that its agent gave to others.
     WAITING_CHILD = "waiting_child", "Waiting for another agent"
-    #: The same, for somebody to allow a call, or to answer a question.
+    #: It waits, without a worker, for somebody to allow a call, or to answer a question.
     WAITING_APPROVAL = "waiting_approval", "Waiting for approval"
     WAITING_INPUT = "waiting_input", "Waiting for an answer"
-    #: The same, for a far side that works on a call.
+    #: It waits, without a worker, for a far side that works on a call.
     WAITING_TASK = "waiting_task", "Waiting for a long task"
     #: It has its answer.
     DONE = "done", "Done"
@@ -55,7 +55,7 @@ WAITING_STATUSES = (
 )
 #: A turn in one of these may still move on.
 OPEN_STATUSES = (TurnStatus.QUEUED, TurnStatus.RUNNING, *WAITING_STATUSES)
-#: The same turns, in words that a partial index has too: SQLite takes such an index only where the query repeats its
+#: Open turns, in words that a partial index has too: SQLite takes such an index only where the query repeats its
 #: condition. A query over every session says both; one that names its session or its turn need not.
 UNENDED = Q(ended_at=None)
 #: Turns whose usage is still to be added to the hourly sums.
@@ -63,7 +63,7 @@ NOT_ROLLED_UP = Q(ended_at__isnull=False, is_rolled_up=False)
 
 
 class Door(models.TextChoices):
-    """By which protocol of the gateway a turn came."""
+    """Protocol of the gateway by which a turn came."""
 
     CHAT = "chat", "Chat completions"
     RESPONSES = "responses", "Responses"
@@ -93,7 +93,7 @@ class Turn(TenantModel):
     cut_by = models.CharField(max_length=20, blank=True, default="", db_default="")
     retry_after = models.PositiveIntegerField(null=True, blank=True)
 
-    #: By which protocol it came; empty for pages, the REST API and the service itself. One that has it has a
+    #: Protocol by which it came; empty for pages, the REST API and the service itself. A turn that has it has a
     #: ClientRequest.
     door = models.CharField(max_length=10, choices=Door, blank=True, default="")
     #: It has no message: it goes on from what stands in front of it.
@@ -103,9 +103,9 @@ class Turn(TenantModel):
     #: asks are left out, and a call that asks is refused. A turn by delegation has it of the turn above.
     is_unattended = models.BooleanField(default=False)
 
-    #: What a client calls its request by, so that a second try makes no second turn.
+    #: Client's key of its request, so that a second try makes no second turn.
     idempotency_key = models.CharField(max_length=255, blank=True)
-    #: The same for a turn that the service submitted itself, by a schedule or a routine. No client can write it.
+    #: Key of a turn that the service submitted itself, by a schedule or a routine. No client can write it.
     origin_key = models.CharField(max_length=255, blank=True, default="")
     #: The call of another turn that this one answers, for a turn by delegation.
     parent_step = models.OneToOneField(
@@ -133,7 +133,7 @@ class Turn(TenantModel):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
-    #: What the model has written so far of the reply that it is at, kept every half second or so, and the number of the
+    #: Text of the reply that the model is writing, so far, kept every half second or so, and the number of the
     #: event behind which it writes it: each try at each reply has one of its own. Empty as soon as the reply is a step.
     draft = models.TextField(blank=True)
     draft_event = models.PositiveIntegerField(default=0)
@@ -231,17 +231,17 @@ class Turn(TenantModel):
 
     @property
     def is_quick_question(self) -> bool:
-        """Whether whoever wrote it asked for an answer without tools, for this message alone."""
+        """True where the sender asked for an answer without tools, for this message alone."""
         return self.without_tools and not self.tools_off
 
     @property
     def asked(self) -> ClientRequest | None:
-        """What a client of the gateway sent beside the message; None for other turns. One query, once."""
+        """Request of a client of the gateway beside the message; None for other turns. One query, once."""
         return self.client_request if self.door else None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for other agents, for people or for a far side."""
+        """True where the turn waits for other agents, for people or for a far side."""
         return self.status in WAITING_STATUSES
 
     @property
@@ -273,7 +273,7 @@ class StepKind(models.TextChoices):
 
 
 class StepStatus(models.TextChoices):
-    """Where a step stands."""
+    """State of a step."""
 
     #: The model asked for the call, and it has not begun: after a crash it is simply run.
     PENDING = "pending", "Waiting"
@@ -318,7 +318,7 @@ class Step(TenantModel):
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
-    #: Of the input, what the provider's cache was written with; of the output, what the model thought.
+    #: Part of the input that was written to the provider's cache; part of the output that the model thought.
     cache_write_tokens = models.PositiveBigIntegerField(default=0)
     reasoning_tokens = models.PositiveBigIntegerField(default=0)
     #: Whether the provider's count was missing or impossible, so that ours stands here.
@@ -344,8 +344,7 @@ class Step(TenantModel):
     #: Model call: what goes back to that model unread (signatures, encrypted reasoning), as JSON, byte for byte. Tools
     #: added: the items of the conversation, a line each, as they went out and go out again.
     extras = models.TextField(blank=True, default="")
-    #: What went out with a model call: its tools, and (first round of a selection) the verdicts of their selection. Of
-    #: tools added: those.
+    #: Tools of a model call, and (first round of a selection) the verdicts of their selection. For tools added: those.
     tool_set = models.ForeignKey(ToolSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     verdict_set = models.ForeignKey(VerdictSet, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     #: Model call of an agent that adds tools to the conversation: those that stood in `tools`.
@@ -372,14 +371,14 @@ class Step(TenantModel):
     #: The whole result, and the part of it that the model got to see.
     result = models.TextField(blank=True)
     result_sent = models.TextField(blank=True)
-    #: What hooks made of the result, before it was cut; empty where they left it as it is.
+    #: Result as hooks changed it, before it was cut; empty where they left it as it is.
     hooked_result = models.TextField(blank=True, default="")
-    #: What hooks did at the call, in their order: `capabilities/contract/hook_phases.Trace` as JSON.
+    #: Effects of hooks at the call, in their order: `capabilities/contract/hook_phases.Trace` as JSON.
     hooks = models.JSONField(default=list, blank=True)
     #: Whether the call itself could not be understood: no such tool, or arguments that do not fit.
     is_malformed = models.BooleanField(default=False)
-    #: The same result as data, where its tool sent some. Tools added: {"added": names, "unavailable": all names that
-    #: were declared and are not to be called}. Model call whose provider searched tools: {"found": names}.
+    #: Result as data, where its tool sent some. Tools added: {"added": names, "unavailable": all names that were
+    #: declared and are not to be called}. Model call whose provider searched tools: {"found": names}.
     structured = models.JSONField(null=True, blank=True)
     #: Tool call: names of tools that its answer promises for the next model call.
     promised = models.JSONField(default=list, blank=True)
@@ -408,8 +407,8 @@ class Step(TenantModel):
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
-        """Why each tool is or is not in the selection that this model call is the first round of; else nothing. What
-        its message left out is told last. One query, unless `verdict_set` is at hand."""
+        """Reasons why each tool is or is not in the selection that this model call is the first round of; else nothing.
+        Tools that its message left out come last. One query, unless `verdict_set` is at hand."""
         stored = self.verdict_set.verdicts if self.verdict_set is not None else []
         return [*stored, *router_verdicts(self.routing, stored)]
 
@@ -427,7 +426,7 @@ class Step(TenantModel):
         return (self.ended_at - self.started_at).total_seconds() if self.ended_at else None
 
     def as_message(self) -> dict[str, Any]:
-        """This step as a message of the conversation; a note is none."""
+        """Return this step as a message of the conversation; a note is none."""
         if self.kind == StepKind.TOOL:
             return {"role": "tool", "tool_call_id": self.tool_call_id, "content": self.result_sent}
         message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
@@ -444,7 +443,7 @@ class Step(TenantModel):
 
 
 class TurnEvent(TenantModel):
-    """What happened to a turn, in order, for those who watch. Appended, never changed."""
+    """Event of a turn, in order, for those who watch. Appended, never changed."""
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="events")
     #: Counts from 1 without gaps.

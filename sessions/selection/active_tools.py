@@ -23,7 +23,7 @@ Permitted = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ActiveTools:
-    """What the session's next turn would carry, in the order in which it is sent.
+    """Tools that the session's next turn would carry, in the order in which they are sent.
 
     `defs` are in OpenAI form; `perms` has a predicate for each name; `selection` says how it came to them.
     """
@@ -56,7 +56,7 @@ def get_active_tool_definitions(session: ChatSession, member: Membership | None 
 
 
 def get_active_tool_permissions(session: ChatSession, member: Membership | None = None) -> dict[str, Permitted]:
-    """For each tool, whether the member may use it at the moment of the question."""
+    """Return a predicate for each tool: whether the member may use it at the moment of the question."""
     return compute_definitions(session, member).perms
 
 

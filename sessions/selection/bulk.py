@@ -1,4 +1,4 @@
-"""What many sessions would send, from rows that are read once: the selection of a turn, for previews.
+"""Selections of many sessions, from rows that are read once: the selection of a turn, for previews.
 
 The number of queries is the same whatever the number of agents, sessions and tools. Definitions are not read.
 """
@@ -29,7 +29,7 @@ from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_f
 from sessions.selection.queries import Selection, meta_tools, new_session, searches_for, selected
 from toolhub.tenants.models import NOWHERE, Membership
 
-#: What keeps a tool from everybody.
+#: Stages that keep a tool from everybody.
 FOR_ALL = (enabled, ready, in_scope, policy, provider_policy)
 NOBODY = MemberPermissions(NO_RIGHTS, NOWHERE)
 
@@ -44,7 +44,7 @@ class Setup:
     #: Deferred ones, and toolkits that the agent may load, each in the agent's order.
     deferred: Mapping[int, tuple[Bundle, ...]]
     allowed: Mapping[int, Mapping[int, Bundle]]
-    #: What these toolkits list: place, and overrides.
+    #: Tools that these toolkits list: place, and overrides.
     kits: Mapping[int, Mapping[int, tuple[int, Overrides]]]
     policies: Policies
 
@@ -76,7 +76,7 @@ class Setup:
 
 
 def read_setup(agents: Collection[int]) -> Setup:
-    """Of those of the agents that are there, with the policies that they are under. Five queries."""
+    """Read the setup of those of the agents that exist, with the policies that they are under. Five queries."""
     own: dict[int, dict[int, tuple[int, bool]]] = {key: {} for key in agents}
     deferred: dict[int, tuple[Bundle, ...]] = dict.fromkeys(agents, ())
     tools = AgentTool.objects.filter(agent__in=agents).order_by("position", "tool__category__name", "tool__name")
@@ -110,7 +110,7 @@ class Shelf:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """Where each tool stands, by category and name."""
+        """Place of each tool, by category and name."""
         return {key: place for place, key in enumerate(self.specs)}
 
     @cached_property
@@ -125,13 +125,13 @@ class Shelf:
         return frozenset(key for key, spec in self.specs.items() if spec.is_meta)
 
     def joined(self, other: Shelf) -> Shelf:
-        """With the tools of another, in the same order."""
+        """Return a shelf with the tools of another added, in the same order."""
         if not other.specs:
             return self
         return Shelf(_in_order({**other.specs, **self.specs}), self.core | other.core)
 
     def switched(self, is_on: Mapping[int, bool]) -> Shelf:
-        """The same with tools switched on and off, by key."""
+        """Return this shelf with tools switched on and off, by key."""
         specs = {key: replace(spec, is_enabled=is_on.get(key, spec.is_enabled)) for key, spec in self.specs.items()}
         return replace(self, specs=specs)
 
@@ -145,7 +145,7 @@ def _in_order(specs: Mapping[int, ToolSpec]) -> dict[int, ToolSpec]:
 
 
 def read_shelf(tools: Collection[int], categories: Collection[int], *, every: bool = False) -> Shelf:
-    """Without the definitions themselves; `every`: of the whole catalogue. One query."""
+    """Read the shelf without the definitions themselves; `every`: of the whole catalogue. One query."""
     core = Q(category__is_core=True)
     wanted = Q() if every else core | Q(pk__in=tools) | Q(category__in=categories) | Q(name__in=META_TOOLS)
     rows = Tool.objects.filter(wanted, current_version__isnull=False).annotate(
@@ -200,13 +200,14 @@ class AgentTools:
         return self._offer(list(dict.fromkeys([*holdings.bundles, *holdings.loadable])), ())
 
     def starting_selection(self, member: Membership, permissions: MemberPermissions) -> Selection:
-        """What the first turn of a new session would carry for this member."""
+        """Return the selection that the first turn of a new session would carry for this member."""
         return self._selection(new_session(member, self.agent), permissions, self._at_first)
 
     def selection(
         self, session: ChatSession, permissions: MemberPermissions, rows: Iterable[tuple[Load, bool]]
     ) -> Selection:
-        """What a turn of this session would carry now; `rows` are its loads, as `loads_in` reads them."""
+        """Return the selection that a turn of this session would carry now; `rows` are its loads, as `loads_in` reads
+        them."""
         own = [row for row in rows if session.shares_loads or row[0].agent_id == self.agent.pk]
         return self._selection(session, permissions, holdings_from(self.agent, self._allowed, self._deferred, own))
 
@@ -217,7 +218,7 @@ class AgentTools:
         return selected(session, self.agent, permissions, holdings, offer, policies=self._policies, reach=reach)
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
-        """Of the tools that these bring alone: there may be ten thousand others."""
+        """Build the offer from the tools that these bundles bring alone: there may be ten thousand others."""
         keys = {*self._own, *self._shelf.core, *self._shelf.meta}
         if self.agent.has_every_tool:
             keys.update(self._shelf.specs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: What shows a tool at work, the plainest first. A tool that is not here has no example.
+#: Messages that show a tool at work, the plainest first. A tool that is missing has no example.
 EXAMPLES = {
     "task_create": "Add a task: buy milk tomorrow",
     "task_list": "What is on my list?",
@@ -22,6 +22,6 @@ MOST = 4
 
 
 def examples_for(tools: Iterable[str]) -> list[str]:
-    """At most four messages for the tools of these names; none where there is no example for any."""
+    """Return at most four messages for the tools of these names; none where there is no example for any."""
     sent = set(tools)
     return [message for name, message in EXAMPLES.items() if name in sent][:MOST]

@@ -1,7 +1,7 @@
-"""What a session's agent has at hand, and what it could load: its configuration and the session's rows, read together.
+"""Tools that a session's agent has at hand, and could load: its configuration and the session's rows, read together.
 
-Asks for nobody's rights: that is the selection's work. A configuration that changed since a row was written is found
-here (`stale`), and put on record by `loading`.
+Nobody's rights are asked for: that is the selection's work. A configuration that changed since a row was written is
+found here (`stale`), and put on record by `loading`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What an agent may load, what it has loaded, and what of that no longer holds."""
+    """Bundles that an agent may load, its loads, and those of them that no longer hold."""
 
     #: The toolkits of the agent's configuration, in its order.
     allowed: tuple[Bundle, ...]
     #: The agent's own tools that are not sent before they are loaded.
     deferred: tuple[Bundle, ...]
-    #: What counts as loaded, in the order in which it was loaded; what has ended, behind.
+    #: Loads that count, in the order in which they were made; those that have ended, behind.
     loads: tuple[Load, ...]
     #: Rows of this agent's that its configuration, or their loader's rights, no longer carry.
     stale: tuple[tuple[Load, UnloadReason], ...]
@@ -53,17 +53,17 @@ class Holdings:
 
     @property
     def loadable(self) -> list[Bundle]:
-        """Everything that the agent may load by its name, loaded or not."""
+        """Bundles that the agent may load by their names, loaded or not."""
         return [*self.allowed, *self.deferred]
 
     @property
     def bundles(self) -> list[Bundle]:
-        """What is loaded, then what is about to be."""
+        """Bundles that are loaded, then those that are about to be."""
         return [*(load.bundle for load in self.loads), *self.new_initial]
 
     @property
     def initial(self) -> list[Bundle]:
-        """The same without what was loaded on purpose."""
+        """Bundles that are loaded or about to be, without those that were loaded on purpose."""
         return [each for each in self.bundles if each.is_initial]
 
 
@@ -92,7 +92,8 @@ def offer_at_hand(agent: Agent, holdings: Holdings, meta: Sequence[str] = (), *,
 
 
 def bundles_sent(agent: Agent, holdings: Holdings) -> list[Bundle]:
-    """What of the loads a model call may carry: where the tools never change, only what is there from the start."""
+    """Return the bundles that a model call may carry: where the tools never change, only those that are there from the
+    start."""
     return holdings.initial if agent.loading_mode == LoadingMode.CONSTANT else holdings.bundles
 
 
@@ -113,8 +114,8 @@ def reachable_tool_ids(session: ChatSession, agent: Agent) -> set[int]:
 
 
 def loads_in(sessions: QuerySet[ChatSession]) -> dict[Any, list[tuple[Load, bool]]]:
-    """For each of these sessions, by key, what is loaded in it by whichever agent, and whether its loader may load it
-    still. One query."""
+    """Return, for each of these sessions, by key, the loads of any agent in it, each with whether its loader may load
+    it still. One query."""
     rows = LoadedToolkit.objects.filter(unloaded_at=None, session__in=sessions.values("pk")).annotate(
         loader_may=_loader_may()
     )
@@ -190,7 +191,7 @@ def _loaded(session: ChatSession, agent: Agent, during: Turn | None) -> Any:
 
 
 def _loader_may() -> Case:
-    """Whether whoever loaded a category may load it still."""
+    """Build the expression that is true where the member who loaded a category may still load it."""
     delegated = AdminRight.objects.filter(
         membership=OuterRef("loaded_by"),
         right=Right.LOAD_CATEGORIES,
@@ -233,7 +234,8 @@ def _holdings(agent: Agent, rows: Iterable[Any]) -> Holdings:
 def holdings_from(
     agent: Agent, allowed: dict[int, Bundle], deferred: tuple[Bundle, ...], rows: Sequence[tuple[Load, bool]]
 ) -> Holdings:
-    """Which rows count, and which do not any more: each with whether its loader may load it still.
+    """Sort the rows into those that count, and those that do not any more: each comes with whether its loader may load
+    it still.
 
     A toolkit that two agents of a shared session loaded counts once.
     """

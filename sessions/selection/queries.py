@@ -1,6 +1,6 @@
-"""Which tools a session's model calls carry: the pipeline, with what the session has loaded and was handed over.
+"""Tools that a session's model calls carry: the pipeline, with the session's loads and the tools that it was handed.
 
-`select_tools` is what a turn calls; `selection_preview` and `starting_selection` say the same for pages and REST.
+Turns call `select_tools`; `selection_preview` and `starting_selection` do the same work for pages and REST.
 """
 
 from __future__ import annotations
@@ -91,14 +91,15 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
 
 
 def searches_in(turn: Turn) -> bool:
-    """Whether the provider searches what the agent could load in this turn: not beside tools that a client brought,
-    which no other request of the session has."""
+    """Return whether the provider searches what the agent could load in this turn: not beside tools that a client
+    brought, which no other request of the session has."""
     brings_tools = turn.asked is not None and bool(turn.asked.tools)
     return searches_tools(turn.agent, turn.model) and not brings_tools
 
 
 def searches_for(agent: Agent, model: ResolvedModel | None = None) -> bool:
-    """The same of a turn to come, with the agent's own model where none is given. No query where that is at hand."""
+    """Return whether the provider searches in a turn to come, with the agent's own model where none is given. No query
+    where that is at hand."""
     if agent.loading_mode != LoadingMode.NATIVE_SEARCH:
         return False
     return searches_tools(agent, model or resolve_model(agent.model, agent))
@@ -147,7 +148,7 @@ def selected(
     reach: Offer | None = None,
     at: int | None = None,
 ) -> Selection:
-    """The same of what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
+    """Select from what was read already: `offer` is what is at hand; without a resolved model, `agent` has its own and
     the provider; without `routing`, no message leaves anything out; with `why_asks`, nobody attends the turn; with
     `reach`, all that is in reach, the provider searches. No query but what that takes."""
     clashing = clashing_loads(holdings, offer.clashes)
@@ -174,7 +175,8 @@ def selected(
 
 
 def searchable(situation: Situation, holdings: Holdings, reach: Offer) -> tuple[Namespace, ...]:
-    """What of all that is in reach the provider may search: what is not sent as it is, and what this member may use."""
+    """Return the namespaces that the provider may search: tools in reach that are not sent as they are, and that this
+    member may use."""
     sent = {None, *bundles_sent(situation.agent, holdings)}
     found, stages = [each for each in reach.candidates if each.bundle not in sent], PERMITTING_STAGES + SENDING_STAGES
     kept, _ = narrowed(situation, found, stages)
@@ -195,9 +197,9 @@ def situation_of(
     why_asks: WhyAsks | None = None,
     at: int | None = None,
 ) -> Situation:
-    """What the stages look at for an agent in a session: with the model that a running turn has resolved, else with the
-    agent's own. No query, but one for a model whose provider refused tools, and one where a definition is large: none
-    where these were read before `at` this registry version."""
+    """Build the inputs of the stages for an agent in a session: with the model that a running turn has resolved, else
+    with the agent's own. No query, but one for a model whose provider refused tools, and one where a definition is
+    large: none where these were read before `at` this registry version."""
     model = model or resolve_model(agent.model, agent)
     given = session.delegated_tools
     delegated = None if given is None else frozenset(given)
@@ -232,9 +234,9 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
 def meta_tools(
     agent: Agent, holdings: Holdings, permissions: MemberPermissions, *, searches: bool | None = None
 ) -> list[str]:
-    """Which meta-tools are at the agent's hand: the ones that load others, where there is something to load; and the
-    one that reads on in results, which is sent with any other tool. Where messages decide what is sent, the one that
-    finds what they left out is there too. `searches` as for `loading_tools`."""
+    """Return the names of the meta-tools at the agent's hand: those that load others, where there is something to load;
+    and the one that reads on in results, which is sent with any other tool. Where messages decide what is sent, the one
+    that finds what they left out is there too. `searches` as for `loading_tools`."""
     names = loading_tools(agent, holdings, permissions, searches=searches)
     if is_routed(agent) and SEARCH_TOOLS not in names:
         names.append(SEARCH_TOOLS)
@@ -244,7 +246,7 @@ def meta_tools(
 def loading_tools(
     agent: Agent, holdings: Holdings, permissions: MemberPermissions, *, searches: bool | None = None
 ) -> list[str]:
-    """Which tools that load others the agent gets: those that have something to load.
+    """Return the names of the tools that load others and that the agent gets: those that have something to load.
 
     Toolkits and deferred tools call for the first ones, unless the provider searches them (`searches`; None: as with
     the agent's own model); whole categories, which only the admin right opens, for `load_tool_category`, with agents
@@ -274,14 +276,15 @@ def clashing_loads(holdings: Holdings, clashes: Sequence[Clash]) -> list[tuple[L
 
 
 def may_fall(load: Load, agent: Agent) -> bool:
-    """Whether its end is this agent's to put on record: it is the agent's own, and has not ended yet."""
+    """Return whether this agent puts the end of the load on record: the load is its own, and has not ended yet."""
     return load.agent_id == agent.pk and not load.has_ended
 
 
 def useless_loads(
     holdings: Holdings, candidates: Sequence[Candidate], verdicts: Sequence[Verdict], agent: Agent
 ) -> list[tuple[Load, UnloadReason]]:
-    """This agent's loads of whose tools its member may use none any more. An empty toolkit is harmless, and stays."""
+    """Return this agent's loads of whose tools its member may use none any more, with the reason. An empty toolkit is
+    harmless, and stays."""
     forbidden = {each.tool for each in verdicts if each.stage in ("role", "grants") and not each.kept}
     brought: dict[Any, list[bool]] = {}
     for each in candidates:

@@ -1,4 +1,4 @@
-"""What a session gives to routing: what was said and sent before the message, and what a turn decided already."""
+"""Routing's inputs from a session: messages and tools before the message, and a turn's earlier decision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ QUESTION_CHARACTERS = 300
 def routing_inputs(
     session: ChatSession, agent: Agent, offer: Offer, message: str, *, at: int | None, decided: Decided | None = None
 ) -> RoutingInputs | None:
-    """What the message is routed by; None where nothing was said, or messages decide nothing for this agent.
+    """Return the inputs that the message is routed by; None where there is neither a message nor an earlier decision,
+    or messages decide nothing for this agent.
 
     One query, none where the keywords were read before `at` this registry version of the organisation.
     """
@@ -44,7 +45,8 @@ def routing_inputs(
 
 
 def before_of(session: ChatSession, agent: Agent) -> Before:
-    """What this agent's last turn in the session left; a stored value that is none of ours counts as nothing."""
+    """Return the marks that this agent's last turn in the session left; a stored value of another shape counts as
+    nothing."""
     stored = routing_left(session, agent.pk)
     return Before(
         texts(stored.get("messages")),
@@ -57,7 +59,7 @@ def before_of(session: ChatSession, agent: Agent) -> Before:
 
 
 def routing_left(session: ChatSession, agent_id: int) -> dict[str, Any]:
-    """What the session keeps for this agent's routing, as it is stored."""
+    """Return the marks that the session keeps for this agent's routing, as they are stored."""
     marks = session.last_prompt.get(str(agent_id)) if isinstance(session.last_prompt, dict) else None
     stored = marks.get("routing") if isinstance(marks, dict) else None
     return stored if isinstance(stored, dict) else {}
@@ -66,10 +68,11 @@ def routing_left(session: ChatSession, agent_id: int) -> dict[str, Any]:
 def remembered_routing(
     turn: Turn, sent: Sequence[int], *, left_loaders: Iterable[str], answer: str, calls: Iterable[str]
 ) -> dict[str, Any]:
-    """What a turn's model call leaves for the agent's next turn; a later call of the turn puts it in its place.
+    """Build the marks that a turn's model call leaves for the agent's next turn; a later call of the turn replaces
+    them.
 
-    `sent` are the keys of what routing sent, `left_loaders` names of what loads others and was left out, `answer` and
-    `calls` the model's words and the tools that it called.
+    `sent` are the keys of the tools that routing sent, `left_loaders` names of tools that load others and were left
+    out, `answer` and `calls` the model's words and the tools that it called.
     """
     last = routing_left(turn.session, turn.agent_id)
     earlier = texts(last.get("messages"))

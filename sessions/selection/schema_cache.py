@@ -1,10 +1,10 @@
-"""How often the bytes of a `tools` array were at hand, and how often they had to be written anew.
+"""Counts of the times that the bytes of a `tools` array were at hand, and that they had to be written anew.
 
-They are kept by a hash of what is in them: the versions of the tools in their order, what toolkits say of these, and
-what counts their tokens. Equal content has an equal key in every worker, so that there is nothing to invalidate: a tool
-that is edited has another version, and with it another key. Each process keeps the last ones, all share the stored
-rows. Counted is each time that tools are selected for a turn, by organisation and day; its further calls have the
-same bytes. A count that is lost with the cache is not made up for.
+They are kept by a hash of their content: the versions of the tools in their order, what toolkits say of these, and what
+counts their tokens. Equal content has an equal key in every worker, so that there is nothing to invalidate: a tool that
+is edited has another version, and with it another key. Each process keeps the last ones, all share the stored rows.
+Counted is each time that tools are selected for a turn, by organisation and day; its further calls have the same bytes.
+A count that is lost with the cache is not made up for.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from django.utils import timezone
 
 logger = logging.getLogger(__name__)
 
-#: What pages say beside the numbers.
+#: Sentence that pages show beside the numbers.
 SAVES = "This saves time, not tokens: the definitions go to the provider with each model call all the same."
 #: Days for which the counts are kept.
 DAYS = 31
 
 
 class Found(StrEnum):
-    """Where the bytes were."""
+    """Place where the bytes were."""
 
     #: In the worker's own memory: no query.
     HERE = "here"
@@ -56,7 +56,7 @@ class SchemaCacheNumbers:
 
     @property
     def hit_percent(self) -> int:
-        """Of a hundred selections, those that found them; 0 where there was none."""
+        """Percent of selections that found their bytes; 0 where there was none."""
         return self.hits * 100 // self.selections if self.selections else 0
 
     @property
@@ -64,7 +64,7 @@ class SchemaCacheNumbers:
         return SAVES
 
 
-#: What this process counted and has not passed on yet.
+#: Counts of this process that it has not passed on yet.
 _counted: Counter[tuple[int, date, Found]] = Counter()
 _lock = threading.Lock()
 
@@ -91,7 +91,7 @@ def pass_on() -> None:
 
 
 def schema_cache_numbers(organisation_id: int, days: int = 1) -> SchemaCacheNumbers:
-    """Of the last so many days (UTC), today included; nothing where the cache is away. No query."""
+    """Return the numbers of the last so many days (UTC), today included; zeros where the cache is away. No query."""
     today = timezone.now().date()
     span = [today - timedelta(days=back) for back in range(min(max(days, 1), DAYS))]
     keys = {_key(organisation_id, day, found): found for day in span for found in Found}

@@ -1,4 +1,4 @@
-"""What an agent's page shows: the tools that a member's new session with the agent would begin with."""
+"""Tools that a member's new session with the agent would begin with, for the agent's page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Needed:
-    """What one message brings: tools in the order in which they are sent, each with why, and their tokens."""
+    """Tools that one message brings, in the order in which they are sent, each with why, and their tokens."""
 
     tools: Sequence[tuple[ToolSpec, str]]
     tokens: int
@@ -56,8 +56,8 @@ class Needed:
 
 
 def start_of(agent: Agent, member: Membership, message: str = "") -> Start:
-    """With what a message brings, by itself one that suits the tools. One query, and those of `select_tools`; where
-    messages decide, those twice. `agent` comes with its model and provider at hand."""
+    """Return the start with the tools that a message brings, by itself a message that suits the tools. One query, and
+    those of `select_tools`; where messages decide, those twice. `agent` comes with its model and provider at hand."""
     selection, needed = starting_selection(member, agent), None
     if is_routed(agent):
         message = message or next(iter(examples_for(tool.name for tool in selection.tools)), "Hello")
@@ -74,7 +74,7 @@ def start_of(agent: Agent, member: Membership, message: str = "") -> Start:
 
 
 def needed_of(selection: Selection) -> Needed:
-    """What a message brings, of its selection. No query."""
+    """Return the tools that a message brings, from its selection. No query."""
     why = {each.tool: each.reason for each in selection.verdicts if each.stage == "router" and each.kept}
     why |= {each.name: "finds what was left out" for each in selection.tools if each.name == SEARCH_TOOLS}
     keywords = selection.routing.get("categories", {})

@@ -78,7 +78,7 @@ def wire_of(tool_set_id: int, organisation_id: int) -> str:
 
 
 def _other_encoding(selection: Selection) -> str:
-    """What the tokens are counted by, where it is not the usual one."""
+    """Return the encoding that counts the tokens, where it is not the usual one; else ""."""
     return "" if selection.encoding == O200K else selection.encoding
 
 
@@ -119,7 +119,7 @@ def _in_use(table: Any, organisation_id: int, key: str, values: Mapping[str, Any
 
 
 def _hour() -> int:
-    """The same for REMEMBERED_SECONDS at most."""
+    """Return the number of the current period of REMEMBERED_SECONDS, as part of a key."""
     return int(time.monotonic() // REMEMBERED_SECONDS)
 
 

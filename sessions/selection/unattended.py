@@ -1,7 +1,7 @@
-"""Which tools a turn goes without that nobody attends: those of which every call would ask a person.
+"""Tools that are left out of a turn that nobody attends: those of which every call would ask a person.
 
-What asks of some calls alone, by their arguments, by a hook or by text from outside, stays: such a call is refused
-where it would ask (`sessions/loop/calls/approvals.py`).
+A tool stays where only some of its calls ask, by their arguments, by a hook or by text from outside: such a call is
+refused where it would ask (`sessions/loop/calls/approvals.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ WhyAsks = Callable[[ToolSpec], str]
 
 
 def why_asks_in(session: ChatSession, agent: Agent, model: ResolvedModel | None = None, *, at: int | None) -> WhyAsks:
-    """The same for the session's member, with this agent and its model, at this registry version of the organisation.
-    The queries of `ask_rules` and `layers_for`, with the first tool that is asked about; one for the roles where a rule
-    names one, and one for the consents where one could answer."""
+    """Return the function that says why every call of a tool asks, for the session's member, with this agent and its
+    model, at this registry version of the organisation. The queries of `ask_rules` and `layers_for`, with the first
+    tool that is asked about; one for the roles where a rule names one, and one for the consents where one could
+    answer."""
     return _Asked(session, agent, model or resolve_model(agent.model, agent), at).why
 
 
 class _Asked:
-    """What decides whether somebody is asked, read when it is first needed."""
+    """Rules, settings and consents that decide whether somebody is asked, read when they are first needed."""
 
     def __init__(self, session: ChatSession, agent: Agent, model: ResolvedModel, at: int | None) -> None:
         self._session, self._agent, self._model, self._at = session, agent, model, at
@@ -53,7 +54,7 @@ class _Asked:
         return not (decision.terms.allows_consent and self._is_allowed(spec, decision.terms))
 
     def _is_allowed(self, spec: ToolSpec, terms: Terms) -> bool:
-        """Whether a consent answers the call, as `has_consent` of the loop finds it."""
+        """Return whether a consent answers the call, as `has_consent` of the loop finds it."""
         own = self._session.membership_id
         given = [by for version, by in self._consents if version == spec.version_id]
         return any(by != own for by in given) if terms.needs_other_person else bool(given)

@@ -35,7 +35,7 @@ NAMED_BY: dict[Any, tuple[str, ...]] = {ToolSet: ("tool_set", "declared_set"), V
 
 @dataclass
 class Look:
-    """How far this process has come through one table."""
+    """Position of this process in one table."""
 
     table: Any
     after: int = 0
@@ -66,7 +66,8 @@ def is_named(table: Any) -> Q:
 
 
 def is_unnamed(table: Any) -> Q:
-    """Whether no step names the row: one condition for each column, so that each is looked up in its own index."""
+    """Build the condition that no step names the row: one for each column, so that each is looked up in its own
+    index."""
     unnamed = Q()
     for column in NAMED_BY[table]:
         unnamed &= ~Q(Exists(Step.objects.filter(**{column: OuterRef("pk")})))
@@ -74,7 +75,8 @@ def is_unnamed(table: Any) -> Q:
 
 
 def _mark(look: Look) -> None:
-    """Of the next rows by their keys those that nothing names; young ones may belong to a call that is under way."""
+    """Mark those of the next rows by their keys that nothing names; young ones may belong to a call that is under
+    way."""
     with system_scope():
         rows = look.table.objects.filter(pk__gt=look.after).order_by("pk")
         keys = list(rows.values_list("pk", flat=True)[:AT_ONCE])

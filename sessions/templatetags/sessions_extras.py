@@ -1,4 +1,4 @@
-"""How a turn's parts are written in templates."""
+"""Template filters that write a turn's parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST_INDENTED = 20_000
 
 register = template.Library()
 
-#: Names that a sentence tells of a list.
+#: Names of a list that a sentence repeats.
 SHOWN_NAMES = 5
 
 TURN_STATES = {
@@ -109,7 +109,7 @@ def budget_amount(amount: int, measure: str) -> str:
 
 @register.filter
 def budget_for(budget: Budget) -> str:
-    """Whose turns count on a budget."""
+    """Return the group of turns that count on a budget, in words."""
     whom = {
         BudgetScope.ORGANISATION: "the whole organisation",
         BudgetScope.ROLE: f"role {budget.role}" if budget.role else "",
@@ -125,7 +125,7 @@ def budget_for(budget: Budget) -> str:
 
 @register.filter
 def budget_rule(budget: Budget) -> str:
-    """What it allows, in words: "100,000 tok each day", "3 turns at once"."""
+    """Return what the budget allows, in words: "100,000 tok each day", "3 turns at once"."""
     amount = amount_shown(budget.limit, budget.measure)
     if budget.measure == Measure.TURNS:
         return f"{amount} at once"
@@ -164,7 +164,7 @@ def readable_json(text: str) -> str:
 
 @register.filter
 def why_refused(step: Step) -> str:
-    """Of a call that was refused: why, as its model reads it; else empty. `step` has `result_shown`."""
+    """Return why a call was refused, as its model reads it; empty where it was not. `step` has `result_shown`."""
     if step.status != StepStatus.REFUSED:
         return ""
     try:
@@ -194,7 +194,7 @@ def visible(parts: Iterable[Part]) -> SafeString:
 
 @register.filter
 def seen(text: str) -> SafeString:
-    """The same of a whole text."""
+    """Return a whole text with each character that cannot be seen as a marked escape, its name on hover."""
     return marked(text)
 
 
@@ -209,7 +209,8 @@ APPROVAL_STATES = {
 
 @register.filter
 def approval_state(approval: Approval) -> tuple[str, str]:
-    """The badge of an approval and its word; one whose time is over is expired, though no sweep has come by yet."""
+    """Return the badge of an approval and its word; one whose time is over is expired, even before a sweep has marked
+    it."""
     if approval.is_pending:
         return "wait", "Waiting for you" if approval.kind in OF_MEMBER else "Needs approval"
     status = ApprovalStatus(approval.status)
@@ -236,7 +237,7 @@ def is_past(moment: datetime) -> bool:
 
 @register.filter
 def awaited(turn: Turn) -> str:
-    """Which agents a turn waits for."""
+    """Return the names of the agents that a turn waits for, in a sentence; "Working" for none."""
     children = [getattr(step, "child_turn", None) for step in turn.steps.all()]
     names = dict.fromkeys(str(child.agent) for child in children if child is not None and child.is_open)
     return f"Waiting for {', '.join(names)}" if names else "Working"
@@ -244,7 +245,7 @@ def awaited(turn: Turn) -> str:
 
 @dataclass(frozen=True)
 class Told:
-    """How a sentence about an event begins; why it came stands behind."""
+    """Beginning of a sentence about an event; the reason stands behind."""
 
     event: str
     begins: str
@@ -280,7 +281,8 @@ WHY_NOT_SEARCHED = {
 
 @register.filter
 def found_told(step: Step) -> str:
-    """What the provider found when it searched tools in a model call; empty where it did not search."""
+    """Return what the provider found when it searched tools in a model call, in a sentence; empty where it did not
+    search."""
     found = step.structured.get("found") if isinstance(step.structured, dict) else None
     if found is None:
         return ""
@@ -289,7 +291,7 @@ def found_told(step: Step) -> str:
 
 @register.filter
 def tools_told(step: Step) -> list[str]:
-    """What a step added to the conversation, and what the model was told to be gone, a sentence each."""
+    """Return the tools that a step added to the conversation, and those that it says are gone, a sentence each."""
     data = step.structured if isinstance(step.structured, dict) else {}
     added, gone = data.get("added") or [], data.get("unavailable") or []
     lines = []
@@ -302,7 +304,7 @@ def tools_told(step: Step) -> list[str]:
 
 
 def _has_new_tools(turn: Turn) -> bool:
-    """Whether its model calls carried other tools on the way."""
+    """Return whether the turn's model calls carried other tools on the way."""
     return len({step.tool_set_id for step in turn.steps.all() if step.kind == StepKind.MODEL}) > 1
 
 
@@ -313,7 +315,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 @register.filter
 def turn_told(turn: Turn) -> list[str]:
-    """What its selection had to leave out, and which hooks failed, as its events say it: one sentence each."""
+    """Return what the turn's selection had to leave out, and which hooks failed, by its events: one sentence each."""
     dropped = getattr(turn, "loads_dropped", None)
     loads = dropped.get("loads") if isinstance(dropped, dict) else None
     lines = [dropped_told(each) for each in loads or ()]
@@ -334,7 +336,7 @@ def turn_told(turn: Turn) -> list[str]:
 
 @register.filter
 def hooks_told(turn: Turn) -> str:
-    """What hooks did to its model and its prompt."""
+    """Return what hooks did to the turn's model and its prompt, in sentences."""
     return " ".join(_hook_lines(turn, "model_forced") + _hook_lines(turn, "prompt_patched"))
 
 
@@ -346,7 +348,7 @@ def _hook_lines(turn: Turn, event: str) -> list[str]:
 
 @register.filter
 def hook_line(line: dict[str, str]) -> str:
-    """What one hook did, or how it failed, from an event or a step."""
+    """Return what one hook did, or how it failed, from an event or a step, in a sentence."""
     name = f"Hook {line.get('hook', '')}"
     if "failure" not in line:
         return f"{name} {line.get('did', '')}."
@@ -363,7 +365,8 @@ def dropped_told(load: dict[str, str]) -> str:
 
 @register.filter
 def over_limit_told(names: list[str], count: int | None = None) -> str:
-    """That these tools, or as many of which these are the first, were more than one request may carry."""
+    """Return the sentence that these tools, or `count` of which these are the first, were more than one request may
+    carry."""
     number = count or len(names)
     shown = ", ".join(names[:SHOWN_NAMES])
     more = f" and {number - SHOWN_NAMES:,} more" if number > SHOWN_NAMES else ""
@@ -373,7 +376,7 @@ def over_limit_told(names: list[str], count: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class RoundBar:
-    """What one model call sent, as a bar: widths in percent of the turn's widest round."""
+    """Amounts that one model call sent, as a bar: widths in percent of the turn's widest round."""
 
     cached: int
     fresh: int
@@ -412,7 +415,7 @@ def _sent_and_saved(step: Step) -> int:
 
 @register.filter
 def same_prefix(step: Step) -> int | None:
-    """How much of a model call began as the call before, in percent; None where that is not known."""
+    """Return the percentage of a model call that began as the call before; None where that is not known."""
     return 100 * step.prefix_bytes // step.prompt_bytes if step.prefix_bytes and step.prompt_bytes else None
 
 
@@ -427,13 +430,13 @@ def matched_words(step: Step) -> str:
 
 @register.filter
 def percent_left(state: BudgetState) -> int:
-    """How much of a budget is left, in whole percent."""
+    """Return the rest of a budget in whole percent."""
     return int(100 * state.amounts.share_left)
 
 
 @register.filter
 def budget_warnings(turn: Turn) -> str:
-    """That a budget is nearly spent, as the turn's last event of that kind says; empty for none."""
+    """Return the warning that a budget is nearly spent, by the turn's last event of that kind; empty for none."""
     payload = getattr(turn, "budget_warning", None)
     if not isinstance(payload, dict):
         return ""
@@ -442,13 +445,13 @@ def budget_warnings(turn: Turn) -> str:
 
 @register.filter
 def loader(line: Line, loaders: dict[int, str]) -> str:
-    """Who loaded something by hand."""
+    """Return the name of the person who loaded something by hand."""
     return loaders.get(line.load_id or 0) or "a person"
 
 
 @register.filter
 def loaded_told(row: LoadedToolkit) -> str:
-    """What or who brought a load about."""
+    """Return the source of a load in words: the agent, or a person's name."""
     if row.source == LoadSource.INITIAL:
         return "The agent begins with it"
     if row.source == LoadSource.MODEL:
@@ -458,7 +461,7 @@ def loaded_told(row: LoadedToolkit) -> str:
 
 @register.filter
 def ended_told(row: LoadedToolkit) -> str:
-    """Why a load ended."""
+    """Return why a load ended, in words."""
     if row.unload_reason != UnloadReason.UNLOADED:
         label = str(row.get_unload_reason_display())
         return f"Dropped: {label[:1].lower()}{label[1:]}"
@@ -469,7 +472,7 @@ def ended_told(row: LoadedToolkit) -> str:
 
 @register.filter
 def is_cut(step: Step) -> bool:
-    """Whether a page shows less of the step's arguments or result than there is."""
+    """Return whether a page shows less of the step's arguments or result than there is."""
     lengths: tuple[int, int] = (step.arguments_length, step.result_length)  # type: ignore[attr-defined]
     return max(lengths) > SHOWN_CHARS
 

@@ -1,4 +1,4 @@
-"""A message becomes a turn: on record before anybody is told that it was taken."""
+"""Acceptance of a message as a turn: it is on record before the sender is answered that it was taken."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class ClientAsks:
-    """What a client of the gateway sends with a turn: the fields of ClientRequest, which says what each is."""
+    """Parts of a gateway client's request beside the message: the fields of ClientRequest, where each is explained."""
 
     door: Door
     token: ApiToken
@@ -76,7 +76,7 @@ class ClientAsks:
     call: Mapping[str, Any] | None = None
 
     def row(self, turn: Turn) -> ClientRequest:
-        """As it is stored beside its turn."""
+        """Return the row that is stored beside the turn."""
         return ClientRequest(
             organisation_id=turn.organisation_id,
             turn=turn,
@@ -169,8 +169,8 @@ def _why_not(agent: Agent, member: Membership) -> Conflict | None:
 
 
 def is_unattended(door: str, agent: Agent) -> bool:
-    """Whether nobody answers what calls of the agent's turns ask a person, where they come by this door. Clients of MCP
-    have ways of their own to show their user what is asked."""
+    """Return whether nobody answers the questions that calls of the agent's turns ask a person, where they come by this
+    door. Clients of MCP have ways of their own to show their user such questions."""
     return door in (Door.CHAT, Door.RESPONSES) and agent.client_approvals == ClientApprovals.HIDE
 
 
@@ -238,12 +238,12 @@ def insert_turn(turn: Turn) -> None:
 
 
 def title_of(message: str) -> str:
-    """What a session is called that begins with this message."""
+    """Return the title of a session that begins with this message."""
     return message.strip().splitlines()[0][:80] if message.strip() else ""
 
 
-#: What two requests of one key have in common; those of one client of the gateway have the same body, whatever session
-#: was made for each.
+#: Columns that two requests of one key have in common; those of one client of the gateway have the same body, whatever
+#: session was made for each.
 _SAME = ("session_id", "agent_id", "message", "is_quick_question", "door")
 
 

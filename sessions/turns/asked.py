@@ -1,4 +1,5 @@
-"""What a turn asks people: stored before it waits, answered or ended once, and the turn let go on in that transaction.
+"""Questions of a turn to people: stored before it waits, answered or ended once, and the turn let go on in that
+transaction.
 
 Whoever writes here holds the turn's row, so an answer, an expiry, a stop and a worker that parks the turn come one
 after the other; who writes to the audit too holds the organisation's row before.
@@ -36,7 +37,7 @@ from toolhub.tenants.authority import hold_organisation
 
 #: Rows that one sweep ends.
 AT_ONCE = 100
-#: What a member does with a form or a link.
+#: Actions of a member on a form or a link.
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
 #: Approvals whose end failed lately, and links to accounts that are connected.
 expiry_backoff = Backoff("expiry of an approval")
@@ -59,8 +60,8 @@ class ApprovalNotUsable(LedgerError):
 
 
 def consents_in(session: ChatSession) -> QuerySet[Consent]:
-    """What was allowed before of calls of the session's member, for this session or until a time to come. A query or
-    two for each level that the session is below the member's own."""
+    """Query the consents to calls of the session's member that are in force, for this session or until a later time. A
+    query or two for each level that the session is below the member's own."""
     here = Q(session=None) | Q(session=own_session(session))
     return Consent.objects.filter(consent_in_force(), here, membership=session.membership_id)
 
@@ -155,6 +156,6 @@ def _accept_connected(approval_id: int) -> None:
 
 
 def _named(approval: Approval) -> dict[str, Any]:
-    """How events name it."""
+    """Build the fields that name the approval in events."""
     address = ADDRESS.format(approval.public_id)
     return {"step": approval.step.index, "approval": str(approval.public_id), "address": address}

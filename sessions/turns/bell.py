@@ -58,17 +58,17 @@ def ring(turn_id: UUID) -> bool:
 
 
 def ring_for_trial(public_id: UUID) -> bool:
-    """The same for a run of a tool by hand."""
+    """Ask a worker to take a run of a tool by hand. False if nobody could be asked."""
     return _ring(TRIAL_TASK, public_id)
 
 
 def ring_for_connection_test(public_id: UUID) -> bool:
-    """The same for the test of a service or a model."""
+    """Ask a worker to take the test of a service or a model. False if nobody could be asked."""
     return _ring(CONNECTION_TASK, public_id)
 
 
 def ring_for_import(public_id: UUID) -> bool:
-    """The same for an import of tools."""
+    """Ask a worker to take an import of tools. False if nobody could be asked."""
     return _ring(IMPORT_TASK, public_id)
 
 

@@ -1,6 +1,6 @@
-"""How budgets stand: which of them a turn, a session or a member counts on, and what is spent, reserved and left.
+"""State of budgets: which of them a turn, a session or a member counts on, and what is spent, reserved and left.
 
-What a worker asks before a model call, and what pages and the REST API show, is read here.
+Workers read it before a model call, and so do pages and the REST API.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def roles_of(membership_id: int, organisation_id: int, version: int | None) -> f
 
 
 def charged_by(turn: Turn, version: int | None) -> Charged:
-    """Who a turn counts on: for one by delegation, all above it too. No query where the roles are known, or no budget
-    asks for them."""
+    """Return the member, agents, session and turn that a turn counts on: for a turn by delegation, all above it too. No
+    query where the roles are known, or no budget asks for them."""
     above = turn.charged_above or {}
     began = above.get("began")
     return Charged(
@@ -133,7 +133,7 @@ def charged_by(turn: Turn, version: int | None) -> Charged:
 
 
 def charged_below(turn: Turn) -> dict[str, Any]:
-    """What a turn that this one gives to another agent keeps as `charged_above`. No query."""
+    """Build the `charged_above` of a turn that this one gives to another agent. No query."""
     above = turn.charged_above or {}
     return {
         "turn": str(above.get("turn", turn.pk)),
@@ -151,7 +151,7 @@ class BudgetState:
     """One budget as it stands in its window, for one of those that it is for."""
 
     terms: BudgetTerms
-    #: Whose it is, as `BudgetPeriod.key`.
+    #: Owner of the period, as `BudgetPeriod.key`.
     key: str
     amounts: Amounts
     starts_at: datetime
@@ -159,7 +159,7 @@ class BudgetState:
     resets_at: datetime | None
     #: The organisation's time zone, in which `resets_at` is shown.
     zone: str
-    #: Of the period's row; None while nothing was counted on it.
+    #: Id of the period's row; None while nothing was counted on it.
     period_id: UUID | None = None
     is_hard: bool = True
     reset_at: datetime | None = None
@@ -171,12 +171,12 @@ class BudgetState:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a new turn is refused for it."""
+        """True where a new turn is refused because of this budget."""
         return self.is_hard and self.amounts.is_spent
 
     @property
     def left_text(self) -> str:
-        """As in "1,200 of 100,000 tokens", "$0.12 of $5.00", "0 of 3 turns at once"."""
+        """Rest of the budget in words: "1,200 of 100,000 tokens", "$0.12 of $5.00", "0 of 3 turns at once"."""
         measure, left, total = self.terms.measure, self.left, self.amounts.total
         if measure == MONEY:
             return f"{rounded_dollars(left)} of {rounded_dollars(total)}"
@@ -203,7 +203,8 @@ class BudgetState:
 
 
 def tightest(states: Iterable[BudgetState]) -> BudgetState | None:
-    """Of several, the one of which the smallest share is left, and of equal shares the least; hard ones come first."""
+    """Return the budget with the smallest share left, and of equal shares the one with the least left; hard ones come
+    first. None where there are none."""
 
     def order(state: BudgetState) -> tuple[object, ...]:
         return not state.is_hard, state.amounts.share_left, state.terms.measure == MONEY, state.left, state.terms.id
@@ -221,15 +222,16 @@ def budgets_for_turn(turn: Turn, *, version: int | None = None, at: datetime | N
 def budgets_for_session(
     session: ChatSession, agent: Agent | None = None, *, version: int | None = None, at: datetime | None = None
 ) -> list[BudgetState]:
-    """The same for a new message in the session, to this agent or else to its first. A query or two more for each level
-    that the session is below the member's own."""
+    """Return the budgets that a new message in the session counts on, as they stand, to this agent or else to its
+    first. A query or two more for each level that the session is below the member's own."""
     agent_id = session.agent_id if agent is None else agent.pk
     charged = charged_for(own_session(session), session.membership_id, agent_id, version)
     return states_for(budgets_of(session.organisation_id, version), charged, at or timezone.now(), with_turns=False)
 
 
 def charged_for(session: ChatSession, membership_id: int, agent_id: int, version: int | None) -> Charged:
-    """Who a new message counts on, before it is a turn. No query but for the roles."""
+    """Return the member, agent and session that a new message counts on, before it is a turn. No query but for the
+    roles."""
     return Charged(
         membership_id=membership_id,
         agent_ids=(agent_id,),
@@ -334,9 +336,9 @@ def turns_at_once(terms: BudgetTerms, key: str) -> Any:
 def states_of(
     budgets: Collection[Budget], zone: str, *, at: datetime | None = None, most: int = SHOWN
 ) -> dict[int, list[BudgetState]]:
-    """For each budget, by its key, its current periods: the one of all even where nothing was counted on it yet, else
-    those of which the most is used, at most so many. One query for each budget of each member, agent or session, one
-    for all others, and one for each limit of turns at once."""
+    """Return, for each budget, by its key, its current periods: the one of all even where nothing was counted on it
+    yet, else those of which the most is used, at most so many. One query for each budget of each member, agent or
+    session, one for all others, and one for each limit of turns at once."""
     at, found = at or timezone.now(), dict[int, list[BudgetState]]()
     single: list[tuple[BudgetTerms, PeriodName]] = []
     for budget in budgets:
@@ -364,7 +366,7 @@ def states_of(
 
 
 def has_one_period(terms: BudgetTerms) -> bool:
-    """Whether a budget has one period at a time: no other for each member, agent, session or turn."""
+    """Return whether a budget has one period at a time: no other for each member, agent, session or turn."""
     if terms.window == EACH_TURN and terms.measure != TURNS:
         return False
     if terms.scope == BudgetScope.ROLE:

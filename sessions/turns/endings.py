@@ -34,7 +34,7 @@ from sessions.turns.waiting import open_children, resume
 
 #: Nobody runs a turn in one of these.
 UNHELD = (TurnStatus.QUEUED, *WAITING_STATUSES)
-#: What the model reads, in a later turn, of a call that never began.
+#: Result that the model reads, in a later turn, of a call that never began.
 NOT_RUN = json.dumps({"success": False, "error": "Not run: the turn ended before."})
 NOT_FINISHED = json.dumps({"success": False, "error": "Not finished: the turn ended while the call waited."})
 PARENT_ENDED = "The turn that asked for it has ended."
@@ -70,8 +70,8 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     ring_next(turn.session_id)
 
 
-#: What the end of a turn brings about: whether steps of it, or turns that it gave to others, are open, and whether
-#: something is reserved for it.
+#: Work that the end of a turn makes necessary: whether steps of it, or turns that it gave to others, are open, and
+#: whether something is reserved for it.
 AFTERMATH = ("has_open_steps", "has_open_children", HAS_RESERVATION)
 
 
@@ -93,7 +93,7 @@ def ending_turn() -> QuerySet[Any, Any]:
 
 
 def follow_up(turn_id: UUID, after: Mapping[str, Any], parent_id: UUID | None, why: str = PARENT_ENDED) -> None:
-    """What the end of a turn brings about, by its `AFTERMATH`. Its parent's row and its own are held."""
+    """Do the work that the end of a turn makes necessary, by its `AFTERMATH`. Its parent's row and its own are held."""
     if after["has_open_steps"]:
         close_open_steps(turn_id)
     if after["has_open_children"]:
@@ -124,8 +124,8 @@ def stop_children(turn_id: UUID, why: str) -> None:
 
 
 def close_open_steps(turn_id: UUID) -> None:
-    """Calls that a dead turn leaves behind: those that had begun may have happened, the others never will, and nobody
-    can allow them any more. Far sides that work on one are told to stop, by a sweep."""
+    """Close the calls that a dead turn leaves behind: those that had begun may have happened, the others never will,
+    and nobody can allow them any more. A sweep asks far sides that work on one to stop."""
     tasks = CallWait.objects.filter(turn_id=turn_id, is_task=True, step__status__in=UNANSWERED)
     if tasks.update(cancel_requested_at=Now(), poll_at=None):
         unknown = {"status": StepStatus.UNKNOWN, "ended_at": Now()}

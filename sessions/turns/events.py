@@ -45,7 +45,8 @@ class _Text:
     ahead: Delta | None = None
 
     def next(self, piece: Delta) -> Delta | None:
-        """What of this piece, and of the one that waits, goes on where the reader stands."""
+        """Return the part of this piece, and of the one that waits, that goes on where the reader stands; None for
+        nothing."""
         if piece.event < self.event:
             return None
         if piece.event > self.event:
@@ -155,7 +156,7 @@ def read_events(turn_id: UUID, organisation_id: int, after: int) -> Look:
 
 
 async def _rest(turn_id: UUID, organisation_id: int, event: Event, text: _Text) -> Delta | None:
-    """What the reader lacks of a reply that this event says is stored."""
+    """Return the part that the reader lacks of a reply that this event says is stored; None for nothing."""
     chars = event.payload.get("chars", 0) if event.type == "model" else 0
     known = text.length if text.event == event.number - 1 else 0
     if chars <= known:

@@ -1,4 +1,4 @@
-"""What every write of a turn has in common: the claim it names, the fence it passes, the event it leaves.
+"""Common parts of every write of a turn: the claim it names, the fence it passes, the event it leaves.
 
 Where one transaction writes to several turns, it holds a parent's row before a child's: so two of them can never wait
 for each other.
@@ -35,7 +35,7 @@ from sessions.turns.bell import announce
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.rows.statements import Insert, Update, param
 
-#: What a fence tells of the turn behind it.
+#: Columns that a fence returns of the turn behind it.
 COUNTERS = (
     "last_event",
     "last_step",
@@ -51,7 +51,7 @@ NEXT_STEP = F("last_step") + 1
 
 
 class LedgerError(Exception):
-    """Something that the ledger does not do."""
+    """Request that the ledger does not carry out."""
 
 
 class LeaseLost(LedgerError):
@@ -59,7 +59,7 @@ class LeaseLost(LedgerError):
 
 
 class CancelRequested(LedgerError):
-    """Somebody stopped the turn, or its member or agent may not go on: start nothing more, and end it."""
+    """Raised where somebody stopped the turn, or its member or agent may not go on: start nothing more, and end it."""
 
 
 class Conflict(LedgerError):
@@ -75,7 +75,8 @@ RETRY_AFTER = 10
 
 
 class NoRoom(Conflict):
-    """There is no room for the request now; worth another try after `retry_after` seconds, None: not by itself."""
+    """Raised where there is no room for the request now; worth another try after `retry_after` seconds, None: not by
+    itself."""
 
     def __init__(self, code: str, message: str, retry_after: int | None) -> None:
         super().__init__(code, message)
@@ -83,7 +84,7 @@ class NoRoom(Conflict):
 
 
 class QueueFull(NoRoom):
-    """Too many turns wait already."""
+    """Raised where too many turns wait already."""
 
     def __init__(self, message: str) -> None:
         super().__init__("too_many_turns", message, RETRY_AFTER)

@@ -40,12 +40,12 @@ class Held:
         return time.monotonic() + (deadline_at - timezone.now()).total_seconds()
 
     def may_begin(self, deadline_at: datetime) -> bool:
-        """Whether the turn may begin its next step: a model call, or a tool call."""
+        """Return whether the turn may begin its next step: a model call, or a tool call."""
         return not self.is_leaving and not self.stopped.is_set() and self.deadline(deadline_at) > time.monotonic()
 
     @property
     def is_given_back(self) -> bool:
-        """Whether the turn that ends here now is for another worker to go on with."""
+        """True where the turn that ends here now is for another worker to go on with."""
         return self.reason == "draining" or (self.is_leaving and not self.reason)
 
 

@@ -83,7 +83,7 @@ from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import system_scope
 from toolhub.tenants.rows.statements import Insert, Param, Update, param
 
-#: What others know as the ledger's, from the rooms behind it.
+#: Names that others import from here, though they stand in the rooms behind it.
 __all__ = [
     "ApprovalNotUsable",
     "CancelRequested",
@@ -232,7 +232,7 @@ _DONE_UNTRUSTED = transition(
     attempts=1,
     untrusted_since=Coalesce(F("untrusted_since"), Param("untrusted_step", IntegerField())),
 )
-#: What a model's reply changes in its turn, whether the turn goes on or ends with it.
+#: Changes of a model's reply in its turn, whether the turn goes on or ends with it.
 _REPLY: dict[str, Any] = {
     "last_step": NEXT_STEP + Param("calls", IntegerField()),
     "rounds": F("rounds") + 1,
@@ -252,7 +252,7 @@ _REPLY: dict[str, Any] = {
 _MODEL = transition(last_event=NEXT_EVENT, **_REPLY)
 _CLIENT_CALL = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP + 1, attempts=1)
 
-#: What a turn sums up of its model steps.
+#: Columns of its model steps that a turn sums up.
 _SUMMED = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost")
 #: The columns of a new step, by the names of their fields.
 _STEP = {each.name: each.attname for each in Step._meta.concrete_fields if each.name != "id"}
@@ -292,7 +292,7 @@ _PROMPT = Update(
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a session keeps of a model call, for the same agent's next one: columns of ChatSession."""
+    """Marks of a model call that a session keeps for the same agent's next one: columns of ChatSession."""
 
     last_prompt: Mapping[str, Any]
     tool_order: Mapping[str, Any]
@@ -330,7 +330,7 @@ def add_note(claim: Claim, text: str) -> Step:
 
 def add_tools(claim: Claim, told: Mapping[str, Any], **fields: Any) -> Step:
     """Store tools that are added to the conversation as the turn's next step, with its event, in one transaction;
-    `told` is what the event says beside the step."""
+    `told` is the event's content beside the step."""
     with transaction.atomic():
         turn = fence(claim, _DONE_AT_ONCE)
         step = _new_step(claim, index=turn["last_step"], kind=StepKind.TOOLS, status=StepStatus.DONE, **fields)
@@ -403,7 +403,7 @@ def add_calls(claim: Claim, reply: Step, places: Sequence[int]) -> list[Step]:
 
 
 def _of_turn(fields: Mapping[str, Any], *, calls: int) -> dict[str, Any]:
-    """What a reply with so many calls adds to its turn's counts."""
+    """Return the amounts that a reply with so many calls adds to its turn's counts."""
     sums = {name: fields.get(name) or 0 for name in _SUMMED}
     is_unpriced = fields.get("cost") is None
     return sums | {"is_unpriced": is_unpriced, "usage_estimated": fields.get("usage_estimated", False), "calls": calls}
@@ -528,11 +528,11 @@ def finish_step(
 ) -> Mapping[str, Any]:
     """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays.
 
-    `hooked_result` is what hooks made of the result, `hooks` what each of them did, behind what the step has already.
-    `structured` and `files` came with the result, `promised` names tools that come with the next model call. `waited`
-    says that the call waited for something meanwhile, and `is_task_left` that its far side still works on it: it is
-    told to stop, by a sweep.
-    With the first `untrusted` one, text from outside, the turn and its session hold such text from here on.
+    `hooked_result` is the result as hooks changed it, `hooks` the effect of each of them, behind those that the step
+    has already. `structured` and `files` came with the result, `promised` names tools that come with the next model
+    call. `waited` says that the call waited for something meanwhile, and `is_task_left` that its far side still works
+    on it: a sweep asks it to stop. With the first `untrusted` one, text from outside, the turn and its session hold
+    such text from here on.
     """
     outcome = {
         "status": status,
@@ -643,7 +643,7 @@ def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> No
 
 
 def ending_of(turn_id: UUID) -> Ending:
-    """How a stopped turn ends. One query."""
+    """Return the ending of a stopped turn. One query."""
     return turn_ending(facts_of_turn(turn_id)) or Ending(TurnStatus.CANCELLED, "cancelled", "Stopped.")
 
 

@@ -52,7 +52,7 @@ PIECES_AT_MOST = 500
 #: Seconds to wait for a message before asking the broker whether it is still there.
 BROKER_SILENCE = 10.0
 
-#: How far a turn is: status, last event, event and length of its draft. None for a turn that does not exist.
+#: State of a turn: status, last event, event and length of its draft. None for a turn that does not exist.
 State = tuple[str, int, int, int] | None
 
 
@@ -114,9 +114,9 @@ class Listener:
 
     @contextlib.asynccontextmanager
     async def watching(self, turn_id: UUID) -> AsyncIterator[Watcher]:
-        """A watcher that is told of this turn while the block runs.
+        """Yield a watcher that hears of this turn while the block runs.
 
-        It is to look at once; where the broker is there already, when the broker has said that it will tell.
+        It must look at once; where the broker is there already, only when the broker has confirmed that it will send.
         """
         watcher = Watcher(turn_id)
         is_first = turn_id not in self.watchers
@@ -237,7 +237,8 @@ def turn_of(name: bytes) -> UUID:
 
 
 def piece_of(data: bytes) -> Delta | None:
-    """What a message tells; one of another version of ours tells only that it is time to look."""
+    """Return the piece in a message; None for a message of another version of ours, which says only that it is time to
+    look."""
     with contextlib.suppress(ValueError):
         match json.loads(data) if data else None:
             case [int(event), int(at), str(text)]:
@@ -246,7 +247,7 @@ def piece_of(data: bytes) -> Delta | None:
 
 
 def read_states(turn_ids: Collection[UUID]) -> dict[UUID, State]:
-    """How far each of these turns is; those that do not exist are left out. One query."""
+    """Return the state of each of these turns; those that do not exist are left out. One query."""
     try:
         with system_scope():
             rows: Any = Turn.objects.filter(pk__in=turn_ids).values_list(
@@ -262,5 +263,5 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 
 
 def listener() -> Listener:
-    """That of the running event loop."""
+    """Return the listener of the running event loop."""
     return _listeners.setdefault(asyncio.get_running_loop(), Listener())

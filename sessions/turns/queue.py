@@ -1,4 +1,5 @@
-"""Which waiting turn a worker's free thread takes next: organisations take turns, and so do the members of one.
+"""Choice of the waiting turn that a worker's free thread takes next: organisations take turns, and so do the members of
+one.
 
 The organisation that was served longest ago comes first, within it the member who was, and of this member's turns the
 oldest; a turn that another agent waits for comes before the member's own. So nobody waits longer than one turn of each
@@ -32,7 +33,7 @@ from toolhub.tenants.rows.scope import system_scope
 
 #: Times that a thread chooses anew when others took everything that it chose.
 TRIES = 3
-#: What `look` reads of each running turn, and of each member whose turns wait.
+#: Columns that `look` reads of each running turn, and of each member whose turns wait.
 COLUMNS = ("held", "turn", "organisation_id", "member", "since", "organisation_served", "member_served")
 #: One thread of a process at a time chooses and claims, so that they do not all choose the same turn.
 _choosing = threading.Lock()
@@ -59,7 +60,7 @@ class Queue:
     running_of_member: Counter[int]
 
     def room(self, organisation_id: int, membership_id: int) -> int:
-        """How many more turns of this member may run at once."""
+        """Return the number of turns of this member that may run beside those that run now."""
         return min(
             settings.TOOLHUB_RUNNING_PER_ORGANISATION - self.running_of_organisation[organisation_id],
             settings.TOOLHUB_RUNNING_PER_MEMBER - self.running_of_member[membership_id],
@@ -96,7 +97,8 @@ def look() -> Queue:
 
 
 def within_limits(turns: Iterable[tuple[UUID, int, int]], now: Queue) -> list[UUID]:
-    """Those of these turns (id, organisation, membership) that may run beside each other and beside what runs now."""
+    """Return those of these turns (id, organisation, membership) that may run beside each other and beside what runs
+    now."""
     queue = Queue((), now.running_of_organisation.copy(), now.running_of_member.copy())
     found = []
     for turn_id, organisation_id, membership_id in turns:
@@ -159,7 +161,7 @@ def _running(max_attempts: int) -> QuerySet[Turn, Any]:
 
 
 def _next(max_attempts: int) -> QuerySet[Membership, Any]:
-    """For each member with queued turns the one that comes next, or nothing where all have to wait still."""
+    """Query, for each member with queued turns, the turn that comes next, or nothing where all have to wait still."""
     queued = Turn.objects.filter(status=TurnStatus.QUEUED)
     mine = queued.filter(organisation=OuterRef("organisation"), membership=OuterRef("pk")).order_by("created_at")
     free = mine.filter(next_in_session(), due(), attempts__lt=max_attempts).values("pk")
@@ -175,6 +177,6 @@ def _next(max_attempts: int) -> QuerySet[Membership, Any]:
 
 
 def _served(**whose: OuterRef) -> Subquery:
-    """When a worker last took one of these turns."""
+    """Build the subquery for the time at which a worker last took one of these turns."""
     served = Turn.objects.filter(claimed_at__isnull=False, **whose).order_by("-claimed_at")
     return Subquery(served.values("claimed_at")[:1])

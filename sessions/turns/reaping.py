@@ -42,8 +42,8 @@ stops_backoff = Backoff("stop of turn")
 
 
 def reap() -> None:
-    """End the turns that nobody will: past their deadline, cancelled, or crashed too often; stop those that may not go
-    on; let those go on that wait for nobody; and release what is reserved for calls that nobody makes any more. Each by
+    """End the turns that are past their deadline, cancelled, or crashed too often; stop those that may not go on; let
+    those go on that wait for nobody; and release the reservations of calls that no worker makes any more. Each by
     itself. Safe in any worker."""
     with system_scope():
         ends = (_stop_disallowed, _end_stopped, _end_expired, _end_crashed)

@@ -1,4 +1,4 @@
-"""What model calls take of the budgets that their turn counts on: reserved before a call, settled or released after.
+"""Use of budgets by model calls, on which their turn counts: reserved before a call, settled or released after.
 
 A reservation is taken by one UPDATE of all periods that the call counts on; each row compares its own columns, so no
 two calls pass a limit together, on any database. It is settled in the transaction that stores the reply, released in
@@ -66,7 +66,7 @@ release_backoff = Backoff("release of a reservation")
 
 @dataclass(frozen=True)
 class Reserved:
-    """What one model call holds until it has ended. Without a key it holds nothing: no budget counts it."""
+    """Amounts that one model call holds until it has ended. Without a key it holds nothing: no budget counts it."""
 
     key: int
     tokens: int
@@ -99,7 +99,8 @@ def held_in_order(rows: QuerySet[BudgetPeriod]) -> QuerySet[BudgetPeriod]:
 
 
 def _held_in_order(rows: QuerySet[BudgetPeriod], count: int) -> QuerySet[Any, Any]:
-    """The same where they are several; SQLite has one writer at a time."""
+    """Return the rows, held one after the other by their keys where there are several; SQLite has one writer at a
+    time."""
     return rows if count == 1 else held_in_order(rows)
 
 
@@ -127,7 +128,7 @@ _RESERVATION = Insert(Reservation, dict.fromkeys(("organisation", "turn", "epoch
 
 
 class _NoRoomError(Exception):
-    """Not every period took its amount: what others took is taken back with the transaction."""
+    """Raised where not every period took its amount: what others took is taken back with the transaction."""
 
 
 def reserve(
@@ -242,7 +243,8 @@ def make_missing(names: Sequence[PeriodName]) -> list[PeriodName]:
 
 
 def _refusal(states: Sequence[BudgetState], tokens: int, money: int, at: datetime, answer: int) -> OverBudget:
-    """Which budget has no room for a call of so much; of several the one that resets last."""
+    """Build the refusal by the budget that has no room for a call of so much; among several, by the one that resets
+    last."""
     short = [state for state in states if _is_short(state, tokens, money)]
     if not short:
         return OverBudget("Budgets were changed while this call was made ready. Try again.", RETRY_AFTER)
@@ -255,7 +257,7 @@ def _refusal(states: Sequence[BudgetState], tokens: int, money: int, at: datetim
 
 
 def _is_short(state: BudgetState, tokens: int, money: int) -> bool:
-    """Whether it stops a call of so much."""
+    """Return whether the budget stops a call of so much."""
     if not state.is_hard or state.terms.measure == TURNS:
         return False
     return state.left < (money if state.terms.measure == MONEY else tokens)
@@ -378,12 +380,12 @@ def _warning(row: Mapping[str, Any], terms: BudgetTerms) -> tuple[str, dict[str,
     return "budget_warning", {"budget": terms.name, "share": share, "percent": percent}
 
 
-#: What a statement that ends a turn, or gives it back, says of its reservations.
+#: Column in which a statement that ends a turn, or gives it back, says whether it has reservations.
 HAS_RESERVATION = "has_reservation"
 
 
 def has_reservation() -> Exists:
-    """Whether a turn has a reservation that is held, for an outer query over turns."""
+    """Build the condition that a turn has a reservation that is held, for an outer query over turns."""
     return Exists(Reservation.objects.filter(turn=OuterRef("pk"), ended_at=None))
 
 
@@ -401,7 +403,7 @@ def release_held(turn_id: UUID) -> None:
 
 
 def release_of_session(session_id: UUID) -> None:
-    """The same for all turns of a session, whose rows are about to go. Inside a transaction."""
+    """Give back the reservations of all turns of a session, whose rows are about to go. Inside a transaction."""
     held = Reservation.objects.filter(turn__session=session_id, ended_at=None)
     for key in list(held.values_list("pk", flat=True)):
         _release(key)
@@ -419,7 +421,7 @@ def _release(key: int) -> None:
 
 
 def dead_reservations() -> QuerySet[Reservation]:
-    """Those that are held, and whose turn nobody runs in their epoch."""
+    """Query the reservations that are held, and whose turn nobody runs in their epoch."""
     alive = Turn.objects.filter(pk=OuterRef("turn"), epoch=OuterRef("epoch"), status=TurnStatus.RUNNING)
     return Reservation.objects.filter(~Exists(alive), ended_at=None)
 

@@ -1,7 +1,7 @@
-"""How a sweep goes through its work: each step and each item by itself, so that one failure stops nobody else's.
+"""Order of a sweep's work: each step and each item by itself, so that one failure stops nobody else's.
 
-An item that fails is logged with how often it did, and is left alone for a while that doubles each time. What a worker
-knows of failures is its own and in memory: a restart tries everything once more.
+An item that fails is logged with the number of its failures, and is left alone for a while that doubles each time. The
+failures that a worker knows are its own and in memory: a restart tries everything once more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REMEMBERED = 1_000
 
 @dataclass
 class Failures:
-    """How often an item failed in a row, and until when (monotonic seconds) it is left alone."""
+    """Number of times that an item failed in a row, and until when (monotonic seconds) it is left alone."""
 
     count: int
     until: float

@@ -48,7 +48,8 @@ resume_backoff = Backoff("waiting turn")
 
 @dataclass(frozen=True)
 class Awaited:
-    """What a turn waits for: turns of other agents, what people are asked, by kind, and steps whose far side works."""
+    """Reasons for which a turn waits: turns of other agents, questions to people, by kind, and steps whose far side
+    works."""
 
     children: tuple[UUID, ...] = ()
     asked: tuple[tuple[UUID, str], ...] = ()
@@ -59,7 +60,7 @@ class Awaited:
 
     @property
     def status(self) -> TurnStatus:
-        """How the turn waits: what a person can do about it stands first."""
+        """Status of the waiting turn: reasons that a person can end come first."""
         kinds = {kind for _, kind in self.asked}
         if ApprovalKind.APPROVAL in kinds:
             return TurnStatus.WAITING_APPROVAL
@@ -69,7 +70,7 @@ class Awaited:
 
     @property
     def payload(self) -> Mapping[str, Any]:
-        """Of the event that says that the turn waits."""
+        """Payload of the event that says that the turn waits."""
         named = {"turns": [str(each) for each in self.children], "approvals": [str(each) for each, _ in self.asked]}
         if self.tasks:
             named["tasks"] = [str(each) for each in self.tasks]
@@ -77,7 +78,7 @@ class Awaited:
 
 
 def awaited_by(turn_id: UUID) -> Awaited:
-    """What this turn waits for now; nothing where a far side is to be asked again. Three queries."""
+    """Return the reasons for which this turn waits now; none where a far side is to be asked again. Three queries."""
     tasks = tasks_of(turn_id)
     if any(is_due for _, is_due in tasks):
         return Awaited()

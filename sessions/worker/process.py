@@ -1,4 +1,5 @@
-"""What every worker process does beside running turns: holds its leases, hears of cancels, sweeps for what was missed.
+"""Duties of every worker process beside running turns: it holds its leases, hears of cancels, and sweeps for what was
+missed.
 
 No single beat: each worker sweeps, and each step of a sweep is a conditional UPDATE, so that several at once are
 harmless and one alone is enough. Without a broker, the sweeps alone keep turns going.
@@ -71,7 +72,7 @@ DRAIN_SECONDS, LAST_SECONDS = 8.0, 4.0
 SWEPT_AT_ONCE = 100
 
 
-#: What this process gets on with.
+#: Progress of this process.
 progress = signs.Progress()
 #: Threads that take turns now: each runs one, or looks for its next.
 _taking: set[int] = set()
@@ -102,7 +103,7 @@ def take_turns() -> None:
 
 
 def _rang_for_next() -> bool:
-    """Whether a turn waits that may run, and a worker was called for it."""
+    """Return whether a turn waits that may run, and a worker was called for it."""
     waiting = queue.look().waiting
     return bool(waiting) and bell.ring(waiting[0].turn_id)
 
@@ -232,9 +233,9 @@ class Housekeeper:
             ledger.renew(OWNER, [held.claim.turn_id for held in held_turns.all()])
 
     def sweep(self) -> None:
-        """End what nobody will, do what is due by the clock, call a worker for each turn that waits for one, add what
-        ended turns used to the hourly sums, and remove what was deleted. MCP servers that are due are begun to read,
-        and sign-ins that nobody keeps are begun to be ended."""
+        """End turns that no worker will end, do what is due by the clock, call a worker for each turn that waits for
+        one, add the usage of ended turns to the hourly sums, and remove deleted rows. MCP servers that are due are
+        begun to be read, and sign-ins that nobody keeps are begun to be ended."""
         clock = (periodic.sweep, trial_runs.sweep, connection_tests.sweep, imports.sweep)
         calls = (self.call_workers, self.call_workers_for_trials, self.call_workers_for_connection_tests)
         servers = (self.stop_tasks, self.call_workers_for_imports, self._listeners.sweep, self._servers.sweep)
@@ -247,15 +248,15 @@ class Housekeeper:
         each_step(partial(self._call_worker, turn_id) for turn_id in unrung())
 
     def call_workers_for_trials(self) -> None:
-        """The same for each run of a tool by hand."""
+        """Ring for each run of a tool by hand that waits, or take it here where nobody can be rung."""
         each_step(partial(self._call_worker_for_trial, public_id) for public_id in trial_runs.unrung(RING_AGAIN))
 
     def call_workers_for_connection_tests(self) -> None:
-        """The same for each test of a service or a model."""
+        """Ring for each test of a service or a model that waits, or take it here where nobody can be rung."""
         each_step(partial(self._call_worker_for_test, public_id) for public_id in connection_tests.unrung(RING_AGAIN))
 
     def call_workers_for_imports(self) -> None:
-        """The same for each import of tools."""
+        """Ring for each import of tools that waits, or take it here where nobody can be rung."""
         each_step(partial(self._call_worker_for_import, public_id) for public_id in imports.unrung(RING_AGAIN))
 
     def stop_tasks(self) -> None:
@@ -321,7 +322,7 @@ class Housekeeper:
 
 
 def _wait_for_turns(seconds: float) -> None:
-    """Until no turn runs here, or for so long."""
+    """Wait until no turn runs here, for `seconds` at most."""
     until = time.monotonic() + seconds
     while held_turns.all() and time.monotonic() < until:
         time.sleep(0.05)
@@ -401,6 +402,6 @@ def _end_at_last() -> None:
 
 @signals.worker_shutdown.connect
 def close_servers(**_: object) -> None:
-    """No process of an MCP server outlives the worker that started it, and its last spans are sent."""
+    """End the processes of MCP servers that this worker started, and send its last spans."""
     mcp_client.close()
     tracing.stop()

@@ -44,6 +44,6 @@ class Revoker:
             connection.close()
 
     def end(self) -> None:
-        """What is under way is tried again by another worker."""
+        """Stop; another worker tries again what is under way."""
         self.stopped.set()
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -181,7 +181,7 @@ class Listeners:
             self.heard[key] = Heard(organisation_id, place, client.watch(address, lambda: self._note(key)))
 
     def _note(self, key: int) -> None:
-        """In the thread that speaks to servers: only remembers."""
+        """Remember the server, in the thread that speaks to servers, and do no more there."""
         with self._lock:
             self._words.add(key)
 
@@ -195,7 +195,8 @@ class Listeners:
 
 
 def _address_of(server: McpServer) -> ServerAddress | None:
-    """Where it is, with what signs; None where that is not there: its next reading says why."""
+    """Return the server's address with what signs its requests; None where that is not there: its next reading says
+    why."""
     try:
         return address_for(server, reader_of(server))
     except ServerNotRead:

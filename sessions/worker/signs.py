@@ -32,7 +32,7 @@ FORGOTTEN_SECONDS, LATE_SECONDS = 3_600.0, 60.0
 
 @dataclass
 class Progress:
-    """What this process has done last, on its monotonic clock."""
+    """Last signs of progress of this process, on its monotonic clock."""
 
     swept_at: float = field(default_factory=time.monotonic)
     #: When a thread came back from the queue, with a turn or without one.
@@ -48,8 +48,8 @@ class Progress:
             self.waiting_since = time.monotonic()
 
     def is_stuck(self, held: Sequence[Held]) -> bool:
-        """Whether the sweeps stand still, no thread comes back from the queue although turns wait, or every thread is
-        in a turn that is long past its time."""
+        """Return whether the sweeps stand still, no thread comes back from the queue although turns wait, or every
+        thread is in a turn that is long past its time."""
         now = time.monotonic()
         if now - self.swept_at > STUCK_SECONDS:
             return True
@@ -71,11 +71,11 @@ def renew(owner: str) -> None:
 
 
 def withdraw(owner: str) -> None:
-    """This worker ends: it counts no more. One query."""
+    """Remove the sign of this worker, which ends: it counts no more. One query."""
     WorkerSign.objects.filter(pk=owner).delete()
     Path(settings.WORKER_FILE).unlink(missing_ok=True)
 
 
 def has_living_worker() -> bool:
-    """Whether a worker gave a sign lately. One query."""
+    """Return whether a worker gave a sign lately. One query."""
     return WorkerSign.objects.filter(seen_at__gt=from_now(-settings.WORKER_ALIVE_SECONDS)).exists()

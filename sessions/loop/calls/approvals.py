@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 def decide_asking(prepared: Prepared) -> Decision | None:
-    """What the organisation's approval rules and the tool's runtime settings say of the call, and whether a consent
-    answers it.
+    """Return the decision of the organisation's approval rules and the tool's runtime settings on the call, or the
+    decision of a consent that answers it; None where none of them says anything.
 
     No query while nothing asks and no rule names a role; else one for the roles, and one for the consents.
     """
@@ -64,8 +64,8 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 
 
 def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """Why a member may not run the tool by hand with these arguments; "" where they may. Who runs it so asks nobody: it
-    is refused where another person must approve it. The queries of `ask_rules`."""
+    """Return why a member may not run the tool by hand with these arguments; "" where they may. A run by hand asks
+    nobody: it is refused where another person must approve it. The queries of `ask_rules`."""
     if asks_administrators(spec):
         return f"Not run: {spec.name} asks a person. Ask an agent for it in a chat."
     rules = rules_of(ask_rules(organisation_id, None), asked_call(spec, arguments, membership_id, None))
@@ -76,9 +76,9 @@ def why_not_by_hand(organisation_id: int, membership_id: int, spec: ToolSpec, ar
 
 
 def has_consent(prepared: Prepared, terms: Terms) -> bool:
-    """Whether somebody has allowed this member's calls of this version of the tool before, for this session or until a
-    time to come. Where another person must answer, the member's own consent is none. One query, and a query or two for
-    each level that the session is below the member's own."""
+    """Return whether somebody has allowed this member's calls of this version of the tool before, for this session or
+    until a later time. Where another person must answer, the member's own consent does not count. One query, and a
+    query or two for each level that the session is below the member's own."""
     turn = prepared.turn
     consents = asked.consents_in(turn.session).filter(tool_version=prepared.spec.version_id)
     if terms.needs_other_person:
@@ -90,12 +90,12 @@ def has_consent(prepared: Prepared, terms: Terms) -> bool:
 
 
 def takes_a_person(prepared: Prepared) -> bool:
-    """Whether a person has to answer before the call goes on."""
+    """Return whether a person has to answer before the call goes on."""
     return prepared.is_asked_for or is_question(prepared.spec)
 
 
 def unanswered(prepared: Prepared) -> Outcome:
-    """What the model reads of a call that would ask a person, in a turn that nobody attends."""
+    """Build the refusal that the model reads for a call that would ask a person, in a turn that nobody attends."""
     why = "it asks the user, and nobody answers here. Ask in your answer instead, and end your turn with it."
     if not is_question(prepared.spec):
         why = "a person would have to approve it, and nobody answers here. Go on without it, or say so in your answer."
@@ -145,7 +145,8 @@ def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
 
 
 def answer_of(approval: Approval) -> Outcome | None:
-    """What the model reads in the tool's place; None where it was approved, and the call passes its way again.
+    """Return the outcome that the model reads in the tool's place; None where the call was approved, and is prepared
+    again.
 
     A query or two for whoever answered.
     """
@@ -171,7 +172,7 @@ def _response(approval: Approval) -> Outcome:
 
 
 def is_reversioned(approval: Approval) -> bool:
-    """Whether the tool has another version now than the one that was approved. One query."""
+    """Return whether the tool has another version now than the one that was approved. One query."""
     current = Tool.objects.filter(pk=approval.tool_id).values_list("current_version_id", flat=True).first()
     return current != approval.tool_version_id
 
@@ -181,7 +182,8 @@ def reversioned() -> Outcome:
 
 
 def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | None:
-    """Why the approval does not let this call run now; None where it does. It is used when the call begins."""
+    """Return the refusal where the approval does not let this call run now; None where it does. It is used when the
+    call begins."""
     if approval.tool_version_id != prepared.spec.version_id:
         return reversioned()
     if not is_of_call(approval, prepared):
@@ -200,7 +202,7 @@ def why_not_as_approved(approval: Approval, prepared: Prepared) -> Outcome | Non
 
 
 def is_of_call(approval: Approval, prepared: Prepared) -> bool:
-    """Whether the call is still the one that was shown: this tool in this version, with these arguments."""
+    """Return whether the call is still the one that was shown: this tool in this version, with these arguments."""
     return approval.digest == digest_of(prepared.spec.name, prepared.spec.sha256, prepared.effective.values)
 
 
@@ -216,7 +218,8 @@ def too_late(approval: Approval) -> Outcome:
 
 
 def receipt_of(approval: Approval) -> str:
-    """What the model reads beside the result of a call that was approved. A query or two for whoever answered."""
+    """Return the sentence that the model reads beside the result of an approved call. A query or two for whoever
+    answered."""
     return f"This call was approved by {who_answered(approval)} on {when_told(approval.decided_at)}."
 
 

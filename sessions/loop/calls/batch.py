@@ -66,7 +66,7 @@ def _why_not_run(step: Step, at_limit: bool) -> str:
 
 
 def can_read_on(turn: Turn, reply: Step) -> bool:
-    """Whether the round of this reply has the tool that reads on in results. Queries as for its calls."""
+    """Return whether the round of this reply has the tool that reads on in results. Queries as for its calls."""
     return READ_RESULT in _selected(turn, reply.tool_set)
 
 
@@ -82,7 +82,7 @@ def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
 
 
 def _closing(work: Any) -> Any:
-    """The same work, that gives its thread's database connection back at the end."""
+    """Wrap this work so that it gives its thread's database connection back at the end."""
 
     def run(*args: Any) -> None:
         try:

@@ -94,7 +94,8 @@ def _why_not(wait: CallWait, waits: CallWaits) -> str:
 
 
 def _why_no_link(waits: LinkNeeded) -> str:
-    """Why a member cannot be sent there: only to pages of ours, and to addresses with a host over HTTPS."""
+    """Return why a member cannot be sent to the link, or "": only to pages of ours, and to addresses with a host over
+    HTTPS."""
     refusal = "it asks to open an address that cannot be opened safely."
     if len(waits.url) > MAX_URL or not waits.url.isprintable() or any(each in waits.url for each in " \\\"'<>"):
         return refusal
@@ -129,7 +130,7 @@ def pause_of(wanted: float, so_far: float) -> float:
 
 
 def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approval:
-    """What the member is asked, to be stored."""
+    """Build the question to the member, not stored yet."""
     turn, spec = ready.turn, ready.spec
     approval = Approval(
         organisation_id=turn.organisation_id,
@@ -159,7 +160,8 @@ def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approva
 
 
 def answer_of(wait: CallWait) -> Outcome | None:
-    """What the model reads of a call that does not go on; None where it does. A query or two for whoever answered."""
+    """Return the outcome that the model reads for a call that does not go on; None where it does. A query or two for
+    whoever answered."""
     asked = wait.asked
     if asked is None:
         if wait.task_until is not None and wait.task_until <= timezone.now():
@@ -180,7 +182,8 @@ def answer_of(wait: CallWait) -> Outcome | None:
 
 
 def resumed_with(wait: CallWait | None) -> Resumed | None:
-    """What the runner goes on with; None for a call that it has not waited in. The wait's answer is at hand."""
+    """Return the state and answer that the runner goes on with; None for a call that it has not waited in. The wait's
+    answer is already loaded."""
     if wait is None:
         return None
     if wait.is_task:
@@ -192,12 +195,12 @@ def resumed_with(wait: CallWait | None) -> Resumed | None:
 
 
 def is_poll(wait: CallWait | None) -> bool:
-    """Whether the call only asks how far a task is: that changes nothing, and may be done again."""
+    """Return whether the call only asks how far a task is: that changes nothing, and may be done again."""
     return wait is not None and wait.is_task
 
 
 def is_open(wait: CallWait | None) -> bool:
-    """Whether the call still waits, as it was when it was read. No query."""
+    """Return whether the call still waits, as it was when it was read. No query."""
     if wait is None or wait.step.status != StepStatus.WAITING:
         return False
     if wait.asked is not None:

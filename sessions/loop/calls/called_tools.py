@@ -1,4 +1,4 @@
-"""Which tool a call of the model means: one of the round's, one behind `call_tool`, or none, and what to say then."""
+"""Tool that a call of the model means: one of the round's, one behind `call_tool`, or none, and the answer then."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequen
 
 
 def is_changed(name: str, sent: Sequence[int]) -> bool:
-    """Whether the model was shown a version of this tool that is not the one in force now. One query."""
+    """Return whether the model was shown a version of this tool that is not the one in force now. One query."""
     shown = ToolVersion.objects.filter(pk__in=sent, tool__name=name[:64]).exclude(tool__current_version=F("pk"))
     return bool(sent) and shown.exists()
 
@@ -93,8 +93,8 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
 
 
 def not_at_hand(turn: Turn, name: str) -> Outcome:
-    """What to tell the model of a tool that the round does not carry: how it is had; why it may not run, where it is
-    one of those that its agent and this session can have; else the same as of a name that nothing has."""
+    """Build the answer to a call of a tool that the round does not carry: how to get the tool; why it may not run,
+    where its agent and this session can have it; else the same answer as for an unknown name."""
     known = [each for each in specs(Tool.objects.filter(name=name[:64])) if each.name == name]
     if not known:
         return execution.inactive(name)
@@ -116,7 +116,7 @@ def not_at_hand(turn: Turn, name: str) -> Outcome:
 
 
 def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
-    """Why a tool that the member may know of does not run."""
+    """Return the refusal of a tool that the member may know of; None where it may run."""
     permission = reading.permissions.decide(spec)
     if not permission.allowed:
         return execution.denied(spec.name, permission.reason)
@@ -134,7 +134,7 @@ def _why_refused(spec: ToolSpec, reading: LoadInputs) -> Outcome | None:
 
 
 def _is_nobodys(spec: ToolSpec, reading: LoadInputs) -> bool:
-    """Whether the member may use the tool, it could be sent, and no agent has it or can load it. At most two
+    """Return whether the member may use the tool, it could be sent, and no agent has it or can load it. At most two
     queries."""
     if not (spec.is_enabled and spec.is_in_force and not spec.quarantine and reading.permissions.decide(spec).allowed):
         return False
@@ -142,7 +142,7 @@ def _is_nobodys(spec: ToolSpec, reading: LoadInputs) -> bool:
 
 
 def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:
-    """What a client is told that calls, by itself, a tool that its address does not have for its member by now."""
+    """Build the answer to a client that calls, by itself, a tool that its address no longer has for its member."""
     call = turn.asked.call if turn.asked is not None else None
     if call is None or not offered_to(turn.membership_id, turn.agent, str(call["toolkit"]), turn.model).has(spec.name):
         return execution.inactive(spec.name)
@@ -154,7 +154,7 @@ def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:
 
 
 def _comes_with_category(spec: ToolSpec, reading: LoadInputs) -> bool:
-    """Whether it could be had here by loading its category, which the member may."""
+    """Return whether loading its category, which the member may do, would bring the tool."""
     if spec.is_meta or not reading.permissions.loads.covers(spec.category):
         return False
     if not reading.loads_categories:
@@ -178,7 +178,8 @@ def _not_yet(found: Candidate, reading: LoadInputs) -> Outcome:
 
 
 def _is_left_out_meta(spec: ToolSpec, reading: LoadInputs) -> bool:
-    """Whether it reads on in results or loads others, the agent has it, and the message called for no tool."""
+    """Return whether the tool reads on in results or loads others, the agent has it, and the message called for no
+    tool."""
     agent = reading.place.agent
     if not (spec.is_meta and is_routed(agent)):
         return False

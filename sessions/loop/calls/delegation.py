@@ -48,7 +48,7 @@ NAMED = 20
 
 @dataclass(frozen=True)
 class Order:
-    """What a turn asks of another agent, and the tools that both may reach at most."""
+    """Order of a turn to another agent, and the tools that both may reach at most."""
 
     turn: Turn
     agent: Agent
@@ -84,7 +84,8 @@ def hand_over(held: Held, ready: Prepared, **fields: Any) -> None:
 
 
 def order_of(turn: Turn, arguments: Mapping[str, Any]) -> Order | Outcome:
-    """What a call with these arguments asks for, if that can be; else what to tell the model."""
+    """Return the order that a call with these arguments makes, if that can be; else the outcome that the model
+    reads."""
     if turn.session.depth >= MAX_DEPTH:
         return execution.failure(f"Agents asked each other {MAX_DEPTH} times over; do this part yourself.")
     message = str(arguments["message"])
@@ -226,8 +227,8 @@ def _unsettled(turn: Turn) -> QuerySet[Turn]:
 
 
 def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:
-    """What the agent that asked gets to read: at most `cap` characters, and with `step`, the number of the call, how to
-    read on."""
+    """Build the outcome that the asking agent reads: at most `cap` characters, and with `step`, the number of the call,
+    how to read on."""
     place: dict[str, Any] = {"agent": child.agent.slug, "session": str(child.session_id), "turn": str(child.pk)}
     if child.status != TurnStatus.DONE:
         why = child.error_message or child.get_status_display()
@@ -239,7 +240,7 @@ def outcome_of(child: Turn, cap: int, *, step: str = "") -> Outcome:
 
 
 def _with_receipt(child: Turn, outcome: Outcome, cap: int, number: str) -> Outcome:
-    """The same, with who approved that the agent was asked, where somebody had to. One query then."""
+    """Add to the outcome who approved that the agent was asked, where somebody had to. One query then."""
     if not vars(child)["was_approved"]:
         return outcome
     answered = Approval.objects.select_related("decided_by__user")
@@ -249,7 +250,7 @@ def _with_receipt(child: Turn, outcome: Outcome, cap: int, number: str) -> Outco
 
 
 def _hooked(turn: Turn, spec: ToolSpec, step: Step, outcome: Outcome, cap: int, number: str) -> Outcome:
-    """The same, with what hooks make of the answer, cut as it would have been without them."""
+    """Apply the hooks to the answer, and cut it as it would have been cut without them."""
     made = hooked_outcome(turn, spec, step, json.loads(step.arguments or "{}"), outcome)
     if not made.hooked_result:
         return made

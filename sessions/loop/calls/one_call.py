@@ -45,10 +45,10 @@ TAKES_A_PERSON_NOW = "Not finished: a person must approve it by now. Ask again, 
 
 
 def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, tools: Mapping[str, ToolSpec]) -> None:
-    """Answer one call of the reply, or leave it open for an agent, a person or a far side, as `steps` is told then.
+    """Answer one call of the reply, or leave it open for an agent, a person or a far side, and note that in `steps`.
 
-    `tools` are those of the round by name. One that is pending is run; one that had begun when a worker died is run
-    again only if its tool says that it may. Raises CallStopped and CancelRequested.
+    `tools` are those of the round by name. A pending call is run; a call that had begun when a worker died is run again
+    only if its tool says that it may. Raises CallStopped and CancelRequested.
     """
     if not held.may_begin(turn.deadline_at):
         raise CallStopped
@@ -98,7 +98,7 @@ def _call_of(reply: Step, step: Step) -> Call:
 
 
 def _is_elsewhere(step: Step, approval: Approval | None, wait: CallWait | None, steps: Steps) -> bool:
-    """Whether another agent, a person or a far side has the call. One query for a call that had begun."""
+    """Return whether another agent, a person or a far side has the call. One query for a call that had begun."""
     if call_waits.is_open(wait):
         steps.was_asked = True
         return True
@@ -133,7 +133,8 @@ def _ready(
 
 
 def _answered(approval: Approval, spec: ToolSpec | None) -> Outcome | None:
-    """What a person's answer makes of the call without a run of its tool; None where it may go its way. One query."""
+    """Return the outcome that a person's answer gives the call without a run of its tool; None where the call may go
+    on. One query."""
     outcome = approvals.answer_of(approval)
     if outcome is None and (spec is None or spec.version_id != approval.tool_version_id):
         return approvals.reversioned() if approvals.is_reversioned(approval) else None
@@ -141,7 +142,7 @@ def _answered(approval: Approval, spec: ToolSpec | None) -> Outcome | None:
 
 
 def _may_repeat(spec: ToolSpec | None, step: Step) -> bool:
-    """Whether a call that had begun before a crash may begin again."""
+    """Return whether a call that had begun before a crash may begin again."""
     return spec is not None and spec.envelope.may_repeat and spec.version_id == step.tool_version_id
 
 
@@ -229,7 +230,8 @@ def _run(held: Held, ready: Prepared, wait: CallWait | None) -> Outcome | None:
 
 
 def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
-    """What the step says beyond the call itself: the version that is called, in one line, and through what."""
+    """Return the step's fields beyond the call itself: the version that is called, its line for people, and the tool
+    that it was called through."""
     spec, call = wanted.spec, wanted.call
     arguments: dict[str, Any] | Outcome = {}
     if isinstance(ready, Prepared):

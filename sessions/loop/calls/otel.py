@@ -1,4 +1,4 @@
-"""Where spans are made and sent: the only module that imports OpenTelemetry, which is an optional extra.
+"""Making and sending of spans: the only module that imports OpenTelemetry, which is an optional extra.
 
 It sends OTLP over HTTP. The receiver, its headers, the sampler and the rest are the standard OTEL_ variables, which
 OpenTelemetry reads itself. Its global provider stays unset: libraries that would use it send nothing.

@@ -1,4 +1,4 @@
-"""What a call of the model passes before it may begin: one way for every tool, of whatever kind, and for delegation.
+"""Checks that a call of the model passes before it may begin: one way for every tool of any kind, and for delegation.
 
     right        may the member use the tool now?
     arguments    do they fit its schema?
@@ -41,7 +41,7 @@ class Prepared:
     step: Step
     arguments: dict[str, Any]
     decision: Decision | None = None
-    #: What hooks did, as the step keeps it, and what the model reads of them beside the result.
+    #: Effects of hooks, as the step keeps them, and the text of theirs that the model reads beside the result.
     hooks: tuple[Mapping[str, Any], ...] = ()
     context: tuple[str, ...] = ()
 
@@ -52,7 +52,7 @@ class Prepared:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether somebody has to allow it first."""
+        """True where somebody has to allow the call first."""
         return self.decision is not None and self.decision.verb == Verb.ASK
 
 
@@ -77,5 +77,5 @@ def prepare(turn: Turn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Ou
 
 
 def denied(spec: ToolSpec, decision: Decision) -> Outcome:
-    """What the model reads of a call that a decision keeps back."""
+    """Build the refusal that the model reads for a call that a decision keeps back."""
     return execution.failure(decision.for_model, status=StepStatus.REFUSED, denied_tool=spec.name)

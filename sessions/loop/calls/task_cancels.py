@@ -1,4 +1,4 @@
-"""Long tasks of far sides that nobody waits for any more: each is told to stop, once, as far as it can be."""
+"""Long tasks of far sides that nobody waits for any more: each far side is asked once to stop, as far as it can be."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ SECONDS = 20.0
 
 
 def asked_for() -> list[int]:
-    """Keys of the waits whose far side is to be told to stop, the oldest first. One query."""
+    """Return the keys of the waits whose far side is still to be asked to stop, the oldest first. One query."""
     with system_scope():
         rows = CallWait.objects.filter(cancel_requested_at__isnull=False, cancel_requested_at__lte=Now())
         return list(rows.order_by("cancel_requested_at").values_list("pk", flat=True)[:AT_ONCE])
 
 
 def cancel_task(wait_id: int) -> None:
-    """Tell the far side, if no other worker did: who removes the row tells it. It is told once, and what it says is
-    read by nobody; where the tool has another version by now, or what signs the call is gone, it is not told."""
+    """Ask the far side to stop, if no other worker did: the worker that removes the row sends the request. It is sent
+    once, and its answer is not read; where the tool has another version by now, or the credential of the call is gone,
+    nothing is sent."""
     with system_scope():
         rows = CallWait.objects.select_related("step", "turn__agent", "turn__session")
         wait = rows.filter(pk=wait_id, cancel_requested_at__isnull=False).first()

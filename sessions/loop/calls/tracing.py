@@ -32,7 +32,7 @@ MISSING = (
 )
 #: The rest of the OTEL_ variables is OpenTelemetry's to read.
 UNREADABLE = "No traces are sent: OpenTelemetry does not take what its variables say (%s). Everything else works."
-#: What the conventions call a vendor, where that is not its key.
+#: Names of vendors in the conventions, where they differ from the vendor's key.
 VENDORS = {
     "azure": "azure.ai.openai",
     "google": "gcp.gemini",
@@ -44,11 +44,11 @@ _sender: Sender | None = None
 
 
 class Span:
-    """One span, or none where nobody receives them: all that is told of it is dropped then."""
+    """One span, or an empty one where nobody receives spans: its attributes are dropped then."""
 
     def __init__(self, span: Any = None) -> None:
         self.span = span
-        #: Of a turn: what its model calls used so far, in this worker.
+        #: Tokens that a turn's model calls used so far, in this worker.
         self.used: Counter[str] = Counter()
 
     def tell(self, attributes: Mapping[str, Any]) -> None:
@@ -56,7 +56,7 @@ class Span:
             self.span.set_attributes({name: value for name, value in attributes.items() if value not in (None, "")})
 
     def fail(self, error_type: str) -> None:
-        """Nothing for ""."""
+        """Mark the span as failed with this error type; does nothing for ""."""
         if self.span is not None and error_type and _sender is not None:
             _sender.fail(self.span, error_type)
 
@@ -195,7 +195,8 @@ def _child(name: str) -> Iterator[Span]:
 
 @contextmanager
 def _ended(span: Span) -> Iterator[Span]:
-    """The span ends with the block. What the block raises is told by its code or its kind: its words may be content."""
+    """End the span with the block. An exception of the block is recorded by its code or its kind: its words may be
+    content."""
     try:
         yield span
     except Exception as error:

@@ -1,7 +1,8 @@
-"""Whether text from outside was in the conversation when the model wrote a call, and what becomes of the call then.
+"""Decision on a call that the model wrote while text from outside was in the conversation.
 
-The turn knows the step that brought the first such text (`Turn.untrusted_since`). What counts for a call is whether the
-model had read it: calls of one reply that run side by side do not taint each other, in whatever order they end.
+The turn knows the step that brought the first such text (`Turn.untrusted_since`). A call counts as untrusted only if
+the model had read that text: calls of one reply that run side by side do not taint each other, in whatever order they
+end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def untrusted_before(turn: Turn, call: Step) -> int | None:
 
 
 def decide_trust(prepared: Prepared) -> Decision | None:
-    """What text from outside makes of the call. No query, but one where it is kept back."""
+    """Return the decision that text from outside in the conversation forces on the call; None where it forces none. No
+    query, but one where the call is kept back."""
     turn, spec = prepared.turn, prepared.spec
     if spec.envelope.in_untrusted == ALLOW:
         return None
@@ -42,7 +44,7 @@ def decide_trust(prepared: Prepared) -> Decision | None:
 
 
 def _only_reads(prepared: Prepared) -> bool:
-    """Whether the call is one with which a tool of our own changes nothing, and sends no more than what to read."""
+    """Return whether a tool of our own changes nothing with this call, and sends no more than what to read."""
     spec = prepared.spec
     return has_own_schema(spec) and registry.tools[spec.name].only_reads(prepared.effective.values)
 

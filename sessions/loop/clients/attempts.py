@@ -24,7 +24,7 @@ from sessions.loop.clients.requests import TOOLS, CallSettings, request_body
 from sessions.loop.clients.responses import names_added
 from sessions.loop.clients.transport import endpoint_of
 
-#: What one call may learn: a model that refuses more is not asked again.
+#: Lessons that one call may learn: a model that refuses more is not asked again.
 MAX_LESSONS_A_CALL = 4
 #: Tokens of an answer to a request that only asks whether definitions are taken.
 PROBE_TOKENS = 16
@@ -41,7 +41,7 @@ _SENT_AS = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a model: its messages as `history` makes them, and the definitions of its tools as stored."""
+    """Request to a model: its messages as `history` makes them, and the definitions of its tools as stored."""
 
     model: ResolvedModel
     messages: Sequence[Mapping[str, Any]]
@@ -53,7 +53,7 @@ class Question:
     tools_key: int | None = None
     #: Names the conversation for the provider's prompt cache.
     cache_key: str = ""
-    #: What the client of the gateway asks for beside, under the dialect's names.
+    #: Parameters that the client of the gateway asks for, under the dialect's names.
     asked_for: Mapping[str, Any] = field(default_factory=dict)
     #: For the offline model: each call of the messages in a line for people, by its id.
     displays: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Question:
 
     @property
     def adds_tools(self) -> bool:
-        """Whether messages may add tools to those that stand in `tools`."""
+        """True where messages may add tools to those that stand in `tools`."""
         return bool(self.all_tools) and not self.model.why_no_added_tools
 
     @property
@@ -84,7 +84,7 @@ class Question:
 
     @property
     def is_searched(self) -> bool:
-        """Whether the provider searches some of them."""
+        """True where the provider searches some of the definitions."""
         return bool(namespaces_in(self.declared))
 
     def tools_of(self, wire: str) -> str:
@@ -93,7 +93,7 @@ class Question:
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """What goes out beside messages and tools."""
+        """Fields of the request beside messages and tools, by name."""
         model = self.model
         settings = CallSettings(
             model=model.name,
@@ -112,7 +112,7 @@ class Question:
 
     @cached_property
     def chosen(self) -> frozenset[str]:
-        """What a person chose, under all the names that it goes out under."""
+        """Names of the settings that a person chose, under all the names that they go out under."""
         return _sent_names(self.model.chosen)
 
     @cached_property
@@ -141,7 +141,7 @@ class Question:
 
     @property
     def has_extras(self) -> bool:
-        """Whether it sends what only this model can read."""
+        """True where a message carries extras, which only this model can read."""
         return any("extras" in message for message in self.messages)
 
     def without_extras(self) -> Question:
@@ -204,7 +204,8 @@ class Asking:
             return reply
 
     def half_reply(self) -> Reply | None:
-        """What had come of the reply when the call was stopped; None if the provider had not begun to answer."""
+        """Return the part of the reply that had come when the call was stopped; None if the provider had not begun to
+        answer."""
         return self._call.half_reply() if self._call is not None else None
 
     def _without_refused_tools(self, refused: ModelRefused, learned: Mapping[str, Lesson]) -> None:
@@ -213,8 +214,8 @@ class Asking:
             self._raise_refused(refused, names, learned)
 
     def _without_tools_found(self, refused: ModelRefused, learned: Mapping[str, Lesson]) -> None:
-        """The same where it names none and nothing else explains it: the one to blame is looked for by small requests
-        with some of the definitions each."""
+        """Raise ToolsRefused where the refusal names no definition and nothing else explains it, but small requests
+        with some of the definitions each find the one to blame."""
         refusal = refused.refusal
         if self.question.adds_tools or not (is_of_definitions(refusal) or says_nothing(refusal)):
             return
@@ -232,7 +233,8 @@ class Asking:
         raise ToolsRefused(refused, names) from refused
 
     def _is_refused(self, entries: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a small request with these definitions is refused. Raises ModelError where it fails otherwise."""
+        """Return whether a small request with these definitions is refused. Raises ModelError where it fails
+        otherwise."""
         call = ModelCall(
             endpoint_of(self.question.model),
             self.question.model.dialect,

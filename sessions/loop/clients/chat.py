@@ -19,7 +19,7 @@ CONVERSATION = "messages"
 #: OpenRouter's, and Gemini's signatures, which stand in each call too.
 THOUGHTS = ("reasoning_content", "reasoning_details", "extra_content")
 OF_CALL = "extra_content"
-#: What Gemini takes in place of the signature of a call that it did not make (its guide to thought signatures).
+#: Value that Gemini takes in place of the signature of a call that it did not make (its guide to thought signatures).
 NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 #: Entries of `reasoning_details` come in pieces, of which these fields are put together.
 _JOINED = ("text", "summary", "data", "signature")
@@ -131,7 +131,7 @@ class ChatReader(ReplyReader):
             piece.extras[OF_CALL] = call[OF_CALL]
 
     def _piece_of(self, index: Any, id: str, name: str, has_more: bool) -> Piece:
-        """Which call this goes on with: by its id, else its index, else its name, else the last one.
+        """Return the call that this fragment goes on with: by its id, else its index, else its name, else the last one.
 
         Some servers give every call the index 0, some the same id, some number fragments in place of calls, and some
         repeat the name in each: what follows a whole call under a name is another call.
@@ -153,14 +153,14 @@ class ChatReader(ReplyReader):
         return self._last
 
     def _is_next(self, known: Piece, index: int | None, name: str) -> bool:
-        """Whether a fragment under the id of a call begins another one all the same."""
+        """Return whether a fragment under the id of a call begins another one all the same."""
         if index is None or self._by_index.get(index) is known:
             return bool(name) and name != known.name and known.is_complete
         return index in self._by_index or (bool(name) and (not known.arguments or known.is_complete))
 
     @staticmethod
     def _is_other(known: Piece, id: str, name: str) -> bool:
-        """Whether a fragment at the index of a call begins another one."""
+        """Return whether a fragment at the index of a call begins another one."""
         if not name or not known.name:
             return False
         return id != known.id if id and known.id else (name != known.name or known.is_complete)
@@ -203,7 +203,8 @@ def _is_more_of(last: Any, entry: Any) -> bool:
 
 
 def _choices(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of an answer; one without any, but with a message (Ollama's own form), is one itself."""
+    """Return the choices of an answer; an answer without any, but with a message (Ollama's own form), is read as
+    one."""
     choices = answer.get("choices")
     if isinstance(choices, list):
         return [each for each in choices if isinstance(each, Mapping)]
@@ -230,7 +231,7 @@ def parts(
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
-    """What a request says beside its messages and tools, under the names that are documented."""
+    """Build the fields of a request beside its messages and tools, under the names that are documented."""
     return {
         "model": settings.model,
         "stream": True,

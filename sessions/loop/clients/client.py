@@ -74,8 +74,8 @@ class ModelCall:
         raise AssertionError("unreachable")
 
     def half_reply(self) -> Reply | None:
-        """What had come of the reply when the call was stopped, without calls; None if the provider had not begun to
-        answer."""
+        """Return the part of the reply that had come when the call was stopped, without calls; None if the provider had
+        not begun to answer."""
         exchange = self._exchange
         if exchange is None or not exchange.has_begun:
             return None
@@ -99,7 +99,7 @@ class ModelCall:
         return wait
 
     def _said(self, failed: Failed) -> str:
-        """What went wrong, for people."""
+        """Return the failure's message for people, without the API key."""
         return self._without_key(failed.message, MAX_SAID)
 
     def _without_key(self, words: str, most: int) -> str:

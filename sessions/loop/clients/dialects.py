@@ -12,7 +12,7 @@ from sessions.loop.clients.requests import CallSettings
 
 
 class DialectModule(Protocol):
-    """What the modules `chat` and `responses` hold."""
+    """Interface of the modules `chat` and `responses`."""
 
     #: Behind the provider's address, and the field of a request that holds the conversation.
     PATH: str
@@ -31,7 +31,7 @@ class DialectModule(Protocol):
         """The conversation as it goes out, each part as JSON. The named ones are for `responses`, which says them."""
 
     def parameters(self, settings: CallSettings) -> dict[str, Any]:
-        """What goes out beside conversation and tools."""
+        """Fields of a request beside conversation and tools."""
 
     def tools_of(self, wire: str) -> str:
         """Stored definitions as they go out."""

@@ -1,4 +1,4 @@
-"""What a provider says of an error, read from a body of any shape. Pure.
+"""Provider's words about an error, read from a body of any shape. Pure.
 
 Bodies are an object, a list of objects (Gemini), `detail` as a text or as a list (FastAPI), a text, a page of HTML, an
 event of a stream, or JSON in a string inside of one of these (OpenRouter's `metadata.raw`).
@@ -68,12 +68,12 @@ class ErrorBody:
 
     @property
     def all(self) -> str:
-        """What an error is recognised by."""
+        """Text that an error is recognised by: its names and its words."""
         return " ".join([*self.names, self.words])
 
 
 def read_body(body: object) -> ErrorBody:
-    """Whatever was answered. Never raises."""
+    """Read the error from any answer. Never raises."""
     value = _opened(body)
     words = _words(value, 0) or _collapsed(_as_text(value))
     names = tuple(dict.fromkeys(each for name in _NAMES for each in _said(value, name)))
@@ -138,7 +138,7 @@ def _as_text(value: object) -> str:
 
 
 def _said(value: object, name: str, depth: int = 0) -> Iterator[str]:
-    """What stands under this name, on the ways that words are found on."""
+    """Yield the texts and numbers under this name, in all places where an error's words may stand."""
     value = _opened(value, depth)
     if depth > MOST_DEPTH:
         return

@@ -1,4 +1,4 @@
-"""What a model call ends with where there is no reply. Knows no HTTP.
+"""Exceptions that a model call ends with where there is no reply. Knows no HTTP.
 
 ModelError            the call failed for good; `code` goes to the turn
 ├── ModelBusy         the provider asks to come back later than a thread should wait
@@ -54,4 +54,4 @@ class ToolsRefused(ModelRefused):
 
 
 class CallStopped(Exception):
-    """Nobody waits for this answer any more."""
+    """Raised where nobody waits for this answer any more."""

@@ -52,7 +52,7 @@ class Exchange:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the provider took the request."""
+        """True where the provider took the request."""
         return self._response is not None
 
     def start(self) -> None:
@@ -162,9 +162,9 @@ class Exchange:
 
 
 def read_models(endpoint: Endpoint, seconds: float) -> Any:
-    """What the provider answers to `GET /models`, as it is. Raises ModelError.
+    """Return the provider's answer to `GET /models`, as it is. Raises ModelError.
 
-    It is read in a thread of its own, so that nobody waits longer than that for a provider that drips.
+    A thread of its own reads it, so that nobody waits longer than `seconds` for a provider that drips.
     """
     answers: queue.Queue[Any] = queue.Queue()
 

@@ -1,4 +1,4 @@
-"""What a failed try of a model call means: whether another try makes sense, when, and in which words."""
+"""Meaning of a failed try of a model call: whether another try makes sense, when, and in which words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from sessions.loop.clients.replies import ReplyReader
 MAX_SAID = 400
 #: Characters of a refusal that are read for what it teaches.
 MAX_REFUSAL = 2_000
-#: How providers say that the messages do not fit the model's window: OpenAI, vLLM, Mistral, DeepSeek and llama.cpp;
-#: Anthropic; Gemini; xAI; Bedrock; Cohere; Moonshot; Zhipu; Alibaba.
+#: Words of providers where the messages do not fit the model's window: OpenAI, vLLM, Mistral, DeepSeek and
+#: llama.cpp; Anthropic; Gemini; xAI; Bedrock; Cohere; Moonshot; Zhipu; Alibaba.
 TOO_LONG = re.compile(
     r"context.(?:length|size|window|limit)|prompt (?:is )?too long|request_too_large|input (?:is )?too (?:long|large)"
     r"|input token count.{0,60}exceeds|maximum (?:prompt|model|input) length|too many (?:input )?tokens|max_model_len"
@@ -32,8 +32,8 @@ TOO_LONG = re.compile(
     r"(?:messages|prompt|input)|range of input length",
     re.IGNORECASE,
 )
-#: How providers say that nobody pays any more, that the key is no good, that there is no such model (trying again
-#: changes none of these), and that they are asked too often.
+#: Words of providers where nobody pays any more, the key is no good, there is no such model (trying again changes none
+#: of these), and where they are asked too often.
 NO_CREDIT = re.compile(
     r"insufficient[ _.](?:\w+[ _])?(?:quota|balance|credits?|funds)|credit balance is too low|billing_hard_limit"
     r"|billing hard limit|(?:out of|no|any|more|enough|remaining) credits?\b|used (?:up )?all .{0,30}credits?"
@@ -56,8 +56,8 @@ TOO_OFTEN = re.compile(
     r"rate[ _-]?limit|too many requests|throttl|resource_exhausted|requests? per (?:minute|day)|tokens per minute",
     re.IGNORECASE,
 )
-#: How servers that make a grammar of a tool's schema say that they cannot (llama.cpp, also with status 500): the same
-#: request fails each time. A model's output that does not fit the grammar is no such thing.
+#: Words of servers that cannot make a grammar of a tool's schema (llama.cpp, also with status 500): the same request
+#: fails each time. A model's output that does not fit the grammar is no such thing.
 NO_GRAMMAR = re.compile(
     r"(?:fail\w*|unable|error|could not|cannot)\W+(?:\w+\W+){0,3}(?:pars|compil|build|convert|initiali[sz]|generat)\w*"
     r"\W+(?:\w+\W+){0,5}(?:grammar|json.?schema)|(?:json.?)?schema conversion failed|unrecognized schema"
@@ -79,7 +79,7 @@ _STATUSES = {
     "server_error": 500,
     "overloaded_error": 529,
 }
-#: What a status means, for people; the provider's words follow.
+#: Meaning of a status, for people; the provider's words follow.
 _TOLD = {
     "provider_auth": "The provider refused the key ({status})",
     "provider_credit": "The provider says that there is no credit left",
@@ -123,7 +123,8 @@ def raise_bad_end(reader: ReplyReader) -> None:
 
 
 def _error_in(answer: Any) -> Any:
-    """What an answer says of an error; None where it is part of a reply."""
+    """Return the error in a provider's answer, in whichever form it has there; None where the answer is part of a
+    reply."""
     if isinstance(answer, list):
         found = [error for each in answer[:20] if (error := _error_in(each))]
         return found or None
@@ -154,7 +155,7 @@ def _inside(answer: Mapping[str, Any], *names: str) -> Any:
 
 
 def failure(error: Exception) -> Failed:
-    """What a raised error means for the turn."""
+    """Return the failure that a raised error means for the turn."""
     if isinstance(error, openai.APIStatusError):
         return _status_failure(error)
     refusal = _cause(error, EgressRefused)

@@ -1,4 +1,4 @@
-"""Why a reply ended, in one spelling, whatever the vendor's. Pure."""
+"""Reason why a reply ended, in one spelling, whatever the vendor's. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPELLINGS = {
     " engine_overloaded abort",
 }
 _MEANINGS = {spelling: meaning for meaning, spellings in _SPELLINGS.items() for spelling in spellings.split()}
-#: What says no more than that the reply ended.
+#: Reasons that say no more than that the reply ended.
 _SAYS_LITTLE = ("", STOP, "unknown", "other")
 _WORD_BEGINS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

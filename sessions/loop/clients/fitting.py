@@ -30,7 +30,7 @@ Rules = Mapping[str, int]
 #: Lengths of ids up to this one are exact: no vendor takes so few, and any number below as well.
 EXACT = 16
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-#: What stands in place of nothing.
+#: Text in place of an empty one.
 NO_TEXT = "(no text)"
 NO_RESULT = "(no result)"
 BEGUN = "(The conversation goes on.)"
@@ -61,7 +61,7 @@ def fitted(messages: Sequence[Mapping[str, Any]], rules: Rules) -> list[Message]
 
 
 def _paired(messages: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
-    """Without replies that say nothing, and with one result for each call, right behind it."""
+    """Yield the messages without replies that say nothing, and with one result for each call, right behind it."""
     known: set[str] = set()
     left: dict[str, str] = {}
     for each in messages:
@@ -128,7 +128,7 @@ def sent_id(id: str, length: int) -> str:
 
 
 def _letters(id: str, length: int) -> str:
-    """So many letters and digits that stand for the id."""
+    """Return `length` letters and digits, 40 at most, that stand for the id."""
     number, found = int.from_bytes(sha256(id.encode("utf-8", "replace")).digest()), ""
     while len(found) < min(length, 40):
         number, place = divmod(number, len(_ALPHABET))
@@ -158,7 +158,8 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _merged(messages: Sequence[Message]) -> Iterator[Message]:
-    """With messages of the user, or of the assistant, that stand in a row as one; results stay as they are."""
+    """Yield the messages, those of the user, or of the assistant, that stand in a row as one; results stay as they
+    are."""
     last: Message | None = None
     for message in messages:
         if last is not None and _are_one(last, message):

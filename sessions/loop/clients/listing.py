@@ -34,7 +34,7 @@ class ListedModel:
 
     @property
     def is_for_chat(self) -> bool:
-        """Whether an agent could talk to it, as far as its name says."""
+        """True where an agent could talk to the model, as far as its name says."""
         return not _OTHER_KINDS.search(self.name)
 
 
@@ -67,7 +67,7 @@ def known_window(name: str, vendor: Vendor) -> int | None:
 
 
 def _window_of(row: Mapping[str, Any]) -> int | None:
-    """What the server itself says."""
+    """Return the context window that the server itself states; None where it states none that is possible."""
     return next((each for each in _told(row) if _is_window(each)), None)
 
 

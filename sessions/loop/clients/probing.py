@@ -1,4 +1,5 @@
-"""Which of a request's definitions is refused, where the refusal does not say: found by asking about some of them."""
+"""Search for the definition of a request that is refused, where the refusal does not say: by requests with some of
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from sessions.loop.clients.errors import ModelBusy, ModelError
 Entry = Mapping[str, Any]
 #: Requests that one search takes at most: a harmless definition, all of them, seven halves of 128, and the last one.
 MOST_PROBES = 11
-#: What every model takes that takes tools at all.
+#: Definition that every model takes that takes tools at all.
 HARMLESS: Entry = {
     "type": "function",
     "function": {"name": "ping", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}},

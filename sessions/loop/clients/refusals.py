@@ -1,9 +1,9 @@
-"""What a provider's refusal of a request teaches: the other dialect, a parameter's name, a limit. Pure.
+"""Lessons from a provider's refusal of a request: the other dialect, a parameter's name, a limit. Pure.
 
 The words are those that vendors answer with: OpenAI's unsupported_parameter and unsupported_value, FastAPI's
-extra_forbidden (Mistral, vLLM), "at most N completion tokens", and the demand for thoughts that another model's
-replies lack (DeepSeek, Gemini). What a person chose is never changed for them: then the refusal names it. A number of a
-client's own teaches no more than a lower limit: too low a one is refused, too.
+extra_forbidden (Mistral, vLLM), "at most N completion tokens", and the demand for thoughts that another model's replies
+lack (DeepSeek, Gemini). A person's choice is never changed for them: then the refusal names it. A number of a client's
+own teaches no more than a lower limit: too low a one is refused, too.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def lesson_of(
     chosen: frozenset[str] = frozenset(),
     by_client: frozenset[str] = frozenset(),
 ) -> Lesson | None:
-    """What to do otherwise; None where that is not said, or where it would change what a person chose. `by_client` is
-    what the client of this call chose."""
+    """Return the lesson of the refusal; None where it names no remedy, or where that would change what a person chose.
+    `by_client` is what the client of this call chose."""
     if refusal.status not in REFUSED:
         return None
     other = _other_dialect(refusal, dialect)
@@ -74,12 +74,12 @@ def lesson_of(
 
 
 def refuses_added(refusal: Refusal) -> bool:
-    """Whether it names the items that add tools to a conversation."""
+    """Return whether the refusal names the items that add tools to a conversation."""
     return refusal.status in REFUSED and ADDED_TOOLS in refusal.words
 
 
 def refuses_search(refusal: Refusal) -> bool:
-    """Whether it names the entries of `tools` that the provider searches."""
+    """Return whether the refusal names the entries of `tools` that the provider searches."""
     names = (TOOL_SEARCH, "defer_loading", "'namespace'")
     return refusal.status in REFUSED and any(name in refusal.words for name in names)
 

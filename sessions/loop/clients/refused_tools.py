@@ -1,7 +1,7 @@
-"""Which tool's definition a provider refuses, read from the words of its refusal. Pure.
+"""Tool whose definition a provider refuses, read from the words of its refusal. Pure.
 
 It is named in words (OpenAI, xAI, DeepSeek), by its place in `tools` (OpenAI's `param`, Anthropic's, FastAPI's `loc` of
-vLLM and Mistral, Ollama's and llama.cpp's), by its place among Gemini's declarations, or by its name alone. What is
+vLLM and Mistral, Ollama's and llama.cpp's), by its place among Gemini's declarations, or by its name alone. A refusal
 about calls, results or the choice of a tool is about the conversation, and names no definition.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from sessions.loop.clients.refusals import REFUSED, Refusal
 
-#: What a refusal is about that is of no definition, though it may name a tool.
+#: Words of a refusal that is about no definition, though it may name a tool.
 _OF_CALLS = re.compile(
     r"tool[_ ]?calls?\b|tool[_ ]call[_ ]id|function[_ ]?calls?\b|tool[_ ]choice|tool_use|tool_result|tool[_ ]output"
     r"|thought_signature|messages?[\[.]\d|input\[\d|contents?\[\d|reasoning_content",
@@ -40,7 +40,7 @@ _NAMED = re.compile(
 _QUOTED = re.compile(r"""['"`“‘«]([\w-]{1,64})['"`”’»]""")
 _BARE = re.compile(r"(?<![\w-])[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)+(?![\w-])")
 _AFTER = re.compile(r"\b(?:function|tool)s?:?\s+([\w-]{1,64})", re.IGNORECASE)
-#: What a refusal says that is about a definition, whether it names it or not.
+#: Words of a refusal that is about a definition, whether it names it or not.
 _OF_DEFINITIONS = re.compile(
     r"\btools?\b|\bfunctions?\b|schema|declaration|grammar|\bparameters\b|input_schema|propert(?:y|ies)", re.IGNORECASE
 )
@@ -53,7 +53,8 @@ _NOTHING = re.compile(
 
 
 def refused_tools(refusal: Refusal, names: Sequence[str]) -> list[str]:
-    """Those of `names`, which stand in the order of the request's definitions, that the refusal names."""
+    """Return the names among `names`, which stand in the order of the request's definitions, that the refusal
+    mentions."""
     if not _may_be_of_definitions(refusal):
         return []
     texts = (refusal.parameter, refusal.words)
@@ -67,7 +68,7 @@ def refused_tools(refusal: Refusal, names: Sequence[str]) -> list[str]:
 
 
 def is_of_definitions(refusal: Refusal) -> bool:
-    """Whether a definition of one tool may be what is refused."""
+    """Return whether the provider may have refused the definition of one tool."""
     return _may_be_of_definitions(refusal) and not _OF_ALL.search(refusal.words)
 
 
@@ -83,7 +84,7 @@ def _may_be_of_definitions(refusal: Refusal) -> bool:
 
 
 def says_nothing(refusal: Refusal) -> bool:
-    """Whether it gives no reason at all."""
+    """Return whether the refusal gives no reason at all."""
     return refusal.status in (400, 422) and not refusal.parameter and bool(_NOTHING.fullmatch(refusal.words))
 
 

@@ -1,7 +1,7 @@
-"""What a model said, whatever dialect it was said in. Knows no HTTP.
+"""Reply of a model, in whatever dialect it came. Knows no HTTP.
 
-Nothing here raises on odd input: what cannot be used is left out, and the rest is made valid, so that the stored
-history can always be sent again.
+Nothing here raises on odd input: unusable parts are left out, and the rest is made valid, so that the stored history
+can always be sent again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Reply:
     finish_reason: str
     #: None where the provider did not count, or not possibly.
     usage: Usage | None
-    #: What has to go back to the same model unread: thought signatures, reasoning. Its shape is the dialect's own.
+    #: Data that must go back to the same model unread: thought signatures, reasoning. Its shape is the dialect's own.
     extras: Mapping[str, Any] = field(default_factory=dict)
-    #: What else came in the clear: thoughts, and calls that were cut off. We count it, where the provider did not.
+    #: Other text in the clear: thoughts, and calls that were cut off. We count it, where the provider did not.
     unsaid: str = ""
     #: Whether it came in pieces.
     is_streamed: bool = field(default=True, compare=False)
-    #: What the provider calls the model that answered; empty where it does not say.
+    #: Provider's name for the model that answered; empty where it does not say.
     model: str = field(default="", compare=False)
 
 
@@ -73,7 +73,7 @@ class Piece:
 
     @property
     def is_complete(self) -> bool:
-        """Whether its arguments are a whole object by now. Long ones are not looked at."""
+        """True where the arguments are a whole object by now. Long ones are not looked at."""
         if not self._arguments or self._room < MAX_ARGUMENTS - 20_000 or not self._arguments[-1].rstrip().endswith("}"):
             return False
         try:
@@ -129,11 +129,11 @@ class ReplyReader(ABC):
 
     @abstractmethod
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
-        """What goes back unread, with the extras of these calls."""
+        """Return the part of the reply that goes back unread, with the extras of these calls."""
 
     def end(self) -> str:
-        """Nothing more comes: returns what was held back of the text, and takes over the calls that stand in it, where
-        the provider told of none."""
+        """End the reply: return the text that was held back, and take over the calls that stand in it, where the
+        provider sent none."""
         written = self._written
         if written is None:
             return ""
@@ -157,8 +157,8 @@ class ReplyReader(ABC):
         return Reply(self._said(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed, self.model)
 
     def build_half(self) -> Reply:
-        """What came of a reply that was stopped: without calls, which are cut off, and without what would go back
-        unread, which a model refuses in parts. Safe while the reply goes on."""
+        """Build the reply that was stopped in the middle: without calls, which are cut off, and without extras, which a
+        model refuses in parts. Safe while the reply goes on."""
         begun = [part for piece in list(self.pieces) for part in (piece.name, piece.arguments)]
         return Reply(self._said(), (), self.finish_reason, self.usage, unsaid="".join([*self._unsaid, *begun]))
 
@@ -177,7 +177,7 @@ class ReplyReader(ABC):
         return self._keep(text)
 
     def add_written(self, text: str) -> str:
-        """The same of text that may hold what is none: thoughts in tags, and calls."""
+        """Keep text that may hold thoughts in tags and calls, as far as there is room; return what was kept."""
         if not text:
             return ""
         self.spoke = True
@@ -186,7 +186,7 @@ class ReplyReader(ABC):
         return self._keep(self._written.add(text))
 
     def _void_text(self) -> None:
-        """What came so far was a thought."""
+        """Turn the text so far into a thought."""
         self.add_thought("".join(self._text))
         self._text = []
 

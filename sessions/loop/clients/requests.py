@@ -1,4 +1,4 @@
-"""What one model call is made of, whatever its dialect."""
+"""Parts of one model call, whatever its dialect."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TOOLS = "tools"
 
 @dataclass(frozen=True)
 class CallSettings:
-    """What a request says beside its conversation and tools. What is None or "" is not said, so that the model's own
-    default counts."""
+    """Settings of a request beside its conversation and tools. A setting that is None or "" is left out, so that the
+    model's own default counts."""
 
     model: str
     max_output_tokens: int
@@ -29,7 +29,7 @@ class CallSettings:
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """Those fields that say something."""
+    """Return the fields that have a value: neither None nor ""."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 

@@ -41,9 +41,9 @@ class _Item:
     type: str = ""
     id: str = ""
     phase: str = ""
-    #: Of a call: where its tool is declared, if not in the default namespace.
+    #: Namespace that declares a call's tool, if it is not the default one.
     namespace: str = ""
-    #: Of what the provider searched: the whole item.
+    #: Whole item of a search that the provider did.
     searched: Mapping[str, Any] | None = None
     #: Characters of a message, and whether any came: what holds a thought or a call is folded away.
     chars: int = 0
@@ -108,7 +108,7 @@ class ResponsesReader(ReplyReader):
         return self._end(answer)
 
     def end(self) -> str:
-        """The same; what was held back is the last message's."""
+        """End the reply as its base does; the text that was held back belongs to the last message."""
         text = super().end()
         last = next((item for item in reversed(self._items) if item.has_text), None)
         if last is not None:
@@ -326,7 +326,7 @@ def _in_namespace(item: dict[str, Any], outside: Mapping[str, str]) -> dict[str,
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:
-    """What a request says beside its input and tools. Nothing is kept at the provider."""
+    """Build the fields of a request beside its input and tools. Nothing is kept at the provider."""
     return {
         "model": settings.model,
         "stream": True,
@@ -384,7 +384,8 @@ def found_in(extras: Mapping[str, Any]) -> list[str] | None:
 
 
 def _function_names(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Of the functions in it, in namespaces too. What is none is left out: it came from outside."""
+    """Yield the names of the functions in this entry, in namespaces too. Anything else in it is left out: it came from
+    outside."""
     for each in map(_mapping, _list(entry.get("tools"))):
         if each.get("type") == "namespace":
             yield from (name for tool in map(_mapping, _list(each.get("tools"))) if (name := line(tool.get("name"))))

@@ -1,4 +1,4 @@
-"""Where a model is, and how its provider is reached over the openai SDK: one guarded client for each origin."""
+"""Address of a model, and access to its provider over the openai SDK: one guarded client for each origin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_PACKED_ERROR_BYTES = 16_384
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is, and what opens it."""
+    """Address of a model, and the key that opens it."""
 
     base_url: str
     api_key: str
@@ -36,18 +36,19 @@ class Endpoint:
 
     @property
     def is_offline(self) -> bool:
-        """Whether it is the offline model: the only one that our own configuration names."""
+        """True for the offline model: the only one that our own configuration names."""
         return bool(self.trusted_origin)
 
 
 def endpoint_of(model: ResolvedModel) -> Endpoint:
-    """Its address. A provider without one is the offline model. Raises ModelError; ValueError where the model was read
-    to be shown, without the key."""
+    """Return the endpoint of the model. A provider without an address is the offline model. Raises ModelError;
+    ValueError where the model was read to be shown, without the key."""
     return endpoint_of_provider(model.provider, model.name)
 
 
 def endpoint_of_provider(provider: ResolvedProvider, model_name: str = "") -> Endpoint:
-    """The same for the provider itself."""
+    """Return the endpoint of the provider itself. A provider without an address is the offline model. Raises
+    ModelError; ValueError where it was read without its key."""
     if provider.api_key is None:
         raise ValueError(f"{provider.slug} was read without its key.")
     if not provider.is_enabled:
@@ -142,7 +143,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 
 
 def _is_whole(data: str) -> bool:
-    """Whether this is an event by itself, and no line of a longer one."""
+    """Return whether this data is an event by itself, and no line of a longer one."""
     if data.strip() == "[DONE]":
         return True
     try:

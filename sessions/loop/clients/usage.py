@@ -1,10 +1,10 @@
-"""What a model call used, as the vendor bills it, read from whichever fields that vendor counts in.
+"""Tokens that a model call used, as the vendor bills them, read from whichever fields that vendor counts in.
 
-genai-prices knows most vendors' fields; what it does not know stands here. Vendors differ in these ways that change a
-bill: what the total says beyond input and output was thought, and is output (Gemini); the cache stands in the input or
-beside it; xAI counts reasoning beside the output and others within it; cached tokens stand in `prompt_tokens_details`,
-at the top level (Anthropic's OpenAI endpoint), or as `prompt_cache_hit_tokens` (DeepSeek before its details); and what
-a cache was written with costs more than other input (OpenAI from gpt-5.6 on).
+genai-prices knows most vendors' fields; the rest stands here. Vendors differ in these ways that change a bill: the part
+of the total beyond input and output was thought, and is output (Gemini); the cache stands in the input or beside it;
+xAI counts reasoning beside the output and others within it; cached tokens stand in `prompt_tokens_details`, at the top
+level (Anthropic's OpenAI endpoint), or as `prompt_cache_hit_tokens` (DeepSeek before its details); and tokens that were
+written to a cache cost more than other input (OpenAI from gpt-5.6 on).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Usage:
 
     input: int
     output: int
-    #: Of the input: read from the provider's cache, and written to it.
+    #: Parts of the input: read from the provider's cache, and written to it.
     cached: int = 0
     cache_written: int = 0
-    #: Of the output: what the model thought and did not say.
+    #: Part of the output that the model thought and did not say.
     reasoning: int = 0
     #: Whether the numbers are ours, because the provider sent none, or none that are possible.
     is_estimated: bool = False
@@ -101,14 +101,15 @@ def priced_use(usage: Usage) -> PricedUse:
 
 
 def says_cached(usage: Usage) -> bool:
-    """Whether the provider says how much of the input was cached, be it none."""
+    """Return whether the provider says how much of the input was cached, even if none was."""
     raw = usage.raw
     details = (raw, raw.get("prompt_tokens_details"), raw.get("input_tokens_details"))
     return any(each.get(name) is not None for each in details if isinstance(each, Mapping) for name in _CACHED)
 
 
 def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
-    """What genai-prices reads of it by the vendor's own field map; None where input or output is not said."""
+    """Return the counts that genai-prices reads by the vendor's own field map, by name; None where input or output is
+    not said."""
     # It takes 30 MB, which only a process spends that asks a model.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 -- leaf
 

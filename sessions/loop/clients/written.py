@@ -1,6 +1,6 @@
-"""What models write as text that is no text: thoughts in tags, and calls in the notations of local models. Pure.
+"""Notations in a model's text that are not text: thoughts in tags, and calls in the notations of local models. Pure.
 
-A thought is folded away. A call is run where its tool was sent, and where the provider told of no call itself; in other
+A thought is folded away. A call is run where its tool was sent, and where the provider sent no call itself; in other
 cases its notation is folded away as a thought. Code (a fence, or between backticks) that shows such tags stays as it
 is, and so does an object in JSON, or in a fence at the end, that names no tool that was sent.
 """
@@ -175,14 +175,14 @@ class WrittenText:
 
     names: Callable[[], frozenset[str]] = frozenset
     on_void: Callable[[], None] = lambda: None
-    #: What was folded away, and calls: name and arguments.
+    #: Thoughts that were folded away, and calls: name and arguments.
     thoughts: list[str] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
     _rest: str = ""
-    #: What is open: "thought", "json", "fence", "call", "header" (of a channel); empty in plain text.
+    #: Notation that is open: "thought", "json", "fence", "call", "header" (of a channel); empty in plain text.
     _open: str = ""
     _closer: re.Pattern[str] = _HARMONY_END
-    #: Whom a channel's message is for.
+    #: Header of a channel: it names the addressee of its message.
     _header: str = ""
     #: Whether the reply is written in channels (gpt-oss): only then their marks are none of its words.
     _has_channels: bool = False
@@ -200,7 +200,7 @@ class WrittenText:
         return self._steps(is_end=False)
 
     def end(self) -> str:
-        """Nothing more comes; returns the rest of the text."""
+        """End the text: return the rest of it."""
         return self._steps(is_end=True)
 
     def _steps(self, *, is_end: bool) -> str:
@@ -255,7 +255,8 @@ class WrittenText:
             self._in_tick = not self._in_tick
 
     def _opens(self, token: re.Match[str], is_end: bool) -> bool | None:
-        """Whether a notation begins, whose opening is left out (True) or still read (False); None for plain text."""
+        """Return whether a notation begins: True where its opening is left out, False where it is still read; None for
+        plain text."""
         if token["fence"]:
             return self._opens_fence(token, is_end)
         if token["tick"] or token["newline"] or self._in_fence or self._in_tick:
@@ -306,7 +307,7 @@ class WrittenText:
         return ""
 
     def _until_closed(self, is_end: bool) -> str | None:
-        """What stands in front of the closer, which is taken off with it; None where it has not come yet."""
+        """Return the text in front of the closer, and take off both; None where the closer has not come yet."""
         found = self._closer.search(self._rest, max(0, self._looked - 40))
         if found is None and not is_end and len(self._rest) < MOST_HELD:
             self._looked = len(self._rest)

@@ -53,7 +53,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Line:
-    """All that a model was told of tools in a session, in the order of its requests."""
+    """Tools that a model was shown in a session, and words about them, in the order of its requests."""
 
     #: Which model it is, as `model_mark` says.
     model: str
@@ -78,12 +78,12 @@ class Line:
 
     @property
     def tokens(self) -> int:
-        """Of all definitions, wherever they stand."""
+        """Tokens of all definitions, wherever they stand."""
         return sum(each.tokens for each in self.tool_sets)
 
     @property
     def marks(self) -> dict[str, Any]:
-        """As the session keeps it."""
+        """The line as the session keeps it."""
         added = [[each.step_id, each.tool_set.pk if each.tool_set else None] for each in self.added]
         return {
             "model": self.model,
@@ -96,12 +96,13 @@ class Line:
 def line_for(
     turn: Turn, held: Held, steps: Steps, tool_set: ToolSet, selection: Selection | None = None
 ) -> Line | None:
-    """How the next call of an agent that adds tools gets these ones; None for any other agent, and where its model does
-    not take that, or a client of the gateway brought tools, which an event says once a turn.
+    """Return the line with which the next call of an agent that adds tools gets this selection; None for any other
+    agent, and where its model does not take that, or a client of the gateway brought tools, which an event says once a
+    turn.
 
-    `tool_set` is the stored selection, and `selection` itself is given where it is new: what the model was not told of
-    yet is stored as a step then. Queries: none for what this process has read lately; those of the rights of tools
-    that fell out of the selection; one for the event.
+    `tool_set` is the stored selection, and `selection` itself is given where it is new: the part of it that the model
+    has not seen yet is stored as a step then. Queries: none for what this process has read lately; those of the rights
+    of tools that fell out of the selection; one for the event.
     """
     if not LoadingMode(turn.agent.loading_mode).is_native:
         return None
@@ -143,8 +144,8 @@ def in_conversation(
 
 
 def _last_line(turn: Turn, steps: Steps) -> Line | None:
-    """What the agent's last call in the session carried, with what this turn stored since and no call carried yet: a
-    worker died in between. None where there is no such call, or what it carried is not to be found."""
+    """Return the line that the agent's last call in the session carried, with the steps that this turn stored since and
+    no call carried yet: a worker died in between. None where there is no such call, or its line is not to be found."""
     marks, organisation = line_marks(turn), turn.organisation_id
     base = tool_set_of(marks["base"], organisation) if marks else None
     if base is None:
@@ -163,7 +164,7 @@ def _last_line(turn: Turn, steps: Steps) -> Line | None:
 
 
 def _why_anew(turn: Turn, line: Line, tool_set: ToolSet, *, is_new: bool) -> str:
-    """Why the line cannot go on with these tools, in a word; empty where it can."""
+    """Return why the line cannot go on with these tools, in a word; empty where it can."""
     declared, wanted = line.declared, dict(_declared(tool_set))
     if line.model != model_mark(turn):
         return "model"
@@ -182,8 +183,8 @@ def _why_anew(turn: Turn, line: Line, tool_set: ToolSet, *, is_new: bool) -> str
 
 
 def _may_be_sent(turn: Turn, version_ids: list[int]) -> bool:
-    """Whether each of these, which the selection does not have, is as it was, and still one that the member may use and
-    the provider may see. Two queries at most."""
+    """Return whether each of these versions, which the selection does not have, is as it was, and still one that the
+    member may use and the provider may see. Two queries at most."""
     specs = current_specs(version_ids, organisation_id=turn.organisation_id, at=turn.registry_version)
     permissions, at = permissions_at_version(turn.membership_id)
     situation = situation_of(
@@ -252,7 +253,7 @@ def _stored(
 
 
 def _words(instructions: str, gone: Iterable[str], back: Iterable[str]) -> str:
-    """What the model reads beside the definitions; empty for nothing."""
+    """Build the text that the model reads beside the definitions; empty for nothing."""
     told = [instructions] if instructions else []
     for sentence, names in ((UNAVAILABLE, sorted(gone)), (AVAILABLE_AGAIN, sorted(back))):
         if names:
@@ -266,12 +267,12 @@ def _declared(tool_set: ToolSet) -> Iterable[tuple[str, int]]:
 
 
 def _searched(tool_set: ToolSet) -> tuple[str, list[int]]:
-    """What the provider searches in the set: namespaces with definitions, and the versions of these."""
+    """Return the part of the set that the provider searches: namespaces with definitions, and the versions of these."""
     return searched_part(tool_set.wire), tool_set.searched_ids
 
 
 def _entries(tool_set: ToolSet) -> int:
-    """How many entries of `tools` stand behind the functions: the namespaces, and the one that searches them."""
+    """Return the number of entries of `tools` behind the functions: the namespaces, and the one that searches them."""
     spaces = set(namespaces_in(tool_set.wire).values())
     return len(spaces) + 1 if spaces else 0
 

@@ -10,8 +10,8 @@ from sessions.turns.held import Held
 
 
 def compact(turn: Turn, held: Held, past: Past, error: ModelError) -> bool:
-    """Whether the error is that the conversation is too long, and the first one of that kind: then the turn's next
-    requests send at most half as much, with an event and a note. Nothing is read.
+    """Return whether the error is that the conversation is too long, and the first one of that kind: then the turn's
+    next requests send at most half as much, with an event and a note. Nothing is read.
 
     The window that is set for the model may be too large, or the provider counts otherwise than we do. Where half is
     too much as well, the turn ends as the provider says.

@@ -1,4 +1,4 @@
-"""How often a turn took up other tools on its way: in loading mode `same_run`, a few times."""
+"""Number of times that a turn took up other tools on its way: in loading mode `same_run`, a few."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def continuations_of(turn_id: UUID) -> int:
 
 
 def changes_in(tool_set_ids: Sequence[int | None]) -> int:
-    """How many model calls carried other tools than the one before."""
+    """Count the model calls that carried other tools than the one before."""
     return sum(before != after for before, after in pairwise(tool_set_ids))

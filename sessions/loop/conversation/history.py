@@ -21,15 +21,15 @@ from toolhub.tenants.rows.statements import Select, param
 MAX_TURNS = 200
 #: Tokens of a message beside its text.
 FRAME = 4
-#: What the model reads behind an answer that was stopped in the middle.
+#: Note for the model behind an answer that was stopped in the middle.
 CUT_OFF = "(This answer was stopped before its end.)"
 #: Characters that are left of a result, and of a call's arguments, where the window is too small for them.
 LEAST = 200
-#: How a cut in a message ends.
+#: End of a message that was cut.
 SHORTENED = re.compile(r"\n\[cut to fit the model's window: the first [\d,]+ of (?P<whole>[\d,]+) characters\]\Z")
-#: What the model reads of a call that was left to the client that brought its tool, and that it never answered.
+#: Result of a call that was left to the client that brought its tool, and that the client never answered.
 NOT_BROUGHT = json.dumps({"error": "no_result", "detail": "the client that runs this tool sent no result"})
-#: What the model reads of a call that a crash, or the end of its turn, cut off between its start and its result.
+#: Result of a call that a crash, or the end of its turn, cut off between its start and its result.
 OUTCOME_UNKNOWN = json.dumps(
     {"error": "outcome_unknown", "detail": "interrupted; it may have happened; do not repeat without checking"}
 )
@@ -115,7 +115,8 @@ class Past:
 
     @cached_property
     def goes_on_from(self) -> list[Message]:
-        """For a turn without a message: what it goes on from, back to the last message of the user."""
+        """Messages that a turn without a message goes on from, back to the last message of the user; empty for other
+        turns."""
         if not self.turn.is_continuation or not self._found:
             return []
         return self._found[-1].messages
@@ -174,7 +175,7 @@ class Past:
 
     @property
     def encoding(self) -> str:
-        """What the turn's model counts by."""
+        """Encoding that the turn's model counts tokens by."""
         return self.turn.model.tokenizer.encoding
 
     def keep(self, count: int) -> int:
@@ -196,7 +197,8 @@ class Past:
 
 
 def earlier_blocks(messages: Sequence[Message], first: int) -> list[Block]:
-    """What a client sent in front of the turn of this number, in blocks that begin with what the user said."""
+    """Return the messages that a client sent in front of the turn of this number, in blocks that begin with a user
+    message."""
     found: list[Block] = []
     for message in messages:
         if message["role"] == "user" or not found:
@@ -272,7 +274,7 @@ def fit(
 
 
 def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, goes_on: bool = False) -> list[Message]:
-    """An ended turn: what the user said, what came of it, and its answer where no step holds it.
+    """Return the messages of an ended turn: the user's, those of its steps, and its answer where no step holds it.
 
     The assistant has the last word: some providers take no user message behind a user's or a tool's. Where the next
     turn goes on from this one (`goes_on`), it has not: an answer that was stopped in the middle is left out then.
@@ -294,8 +296,8 @@ def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, go
 
 
 def _of_turn(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
-    """What the user said, where the turn has a message, and what came of it so far. Tools that were loaded before the
-    turn stand in front."""
+    """Return the user's message, where the turn has one, and the messages of its steps so far. Tools that were loaded
+    before the turn stand in front."""
     first = [step for step in steps if step.kind == StepKind.TOOLS and step.round == 0]
     said = [] if turn.is_continuation else [{"role": "user", "content": turn.message}]
     return [*map(_tools_message, first), *said, *step_messages([each for each in steps if each not in first], model)]
@@ -374,7 +376,8 @@ Shorten = Callable[[Message], Message]
 
 
 def _shortenings(own: list[Message], newest: int) -> Iterator[tuple[int, Shorten]]:
-    """What can be cut, in the order in which it is: the place of a message, and how it is made shorter."""
+    """Yield the possible cuts, in the order in which they are made: the place of a message, and the way to shorten
+    it."""
     results = [index for index, message in enumerate(own) if message["role"] == "tool"]
     yield from ((index, _shortened(LEAST)) for index in results if index < newest)
     said = [index for index, message in enumerate(own) if message["role"] == "assistant"]
@@ -429,15 +432,15 @@ def _call_cut(call: Message) -> Message:
 
 
 def _newest_that_fit(sizes: Sequence[int], room: int) -> int:
-    """How many of the newest turns are sent: all; or where that is too much, those that fill half of the room, so that
-    the next turns fit too."""
+    """Return the number of newest turns to send: all; or where that is too much, those that fill half of the room, so
+    that the next turns fit too."""
     if len(sizes) <= MAX_TURNS and sum(sizes) <= room:
         return len(sizes)
     return _newest_in(sizes, room // 2, MAX_TURNS // 2) or _newest_in(sizes, room, 1)
 
 
 def _newest_in(sizes: Sequence[int], room: int, most: int) -> int:
-    """How many of the newest, at most so many, take no more than `room`."""
+    """Return the number of newest sizes, at most `most`, that take no more than `room` together."""
     number = 0
     for size in list(reversed(sizes))[:most]:
         room -= size
@@ -454,6 +457,6 @@ def _tokens(blocks: list[list[Message]], encoding: str = O200K) -> list[int]:
 
 
 def _text(block: list[Message]) -> str:
-    """As JSON, without definitions of tools, which are counted as such."""
+    """Return the block as JSON, without definitions of tools, which are counted as such."""
     told = [{**each, "items": ""} if each["role"] == TOOLS else each for each in block]
     return json.dumps(told, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""How much of a model call repeats, from its front, the same agent's last one: what a provider's cache can know.
+"""Part of a model call that repeats, from its front, the same agent's last one: a provider's cache can know it.
 
 Counted in the order in which providers render a request: tools, then messages. Of the messages only a hash is kept, so
 one that differs counts as new from its first byte. Another model, and another dialect, know nothing of the last call.
@@ -15,7 +15,7 @@ from sessions.models import ToolSet, Turn
 from sessions.selection.tool_sets import wire_of
 from sessions.turns.ledger import Prompt
 
-#: What the session keeps of an agent's added tools: the model, the set in `tools`, steps with their sets, and names.
+#: Marks that the session keeps of an agent's added tools: model, set in `tools`, steps with their sets, and names.
 LINE_MARKS = {"model", "base", "added", "unavailable"}
 
 
@@ -57,8 +57,8 @@ def model_mark(turn: Turn) -> str:
 
 
 def line_marks(turn: Turn) -> dict[str, Any]:
-    """What the session keeps of the tools that were added to the agent's conversation, as `remembered` got it last;
-    empty for nothing."""
+    """Return the marks, kept by the session, of the tools that were added to the agent's conversation, as `remembered`
+    got them last; empty for nothing."""
     stored = _as_dict(_as_dict(turn.session.last_prompt).get(str(turn.agent_id)))
     line = _as_dict(stored.get("line"))
     return line if line.keys() == LINE_MARKS else {}
@@ -71,9 +71,9 @@ def remembered(
     routing: Mapping[str, Any] | None = None,
     line: Mapping[str, Any] | None = None,
 ) -> Prompt:
-    """What the session keeps of this call for the agent's next one: its marks, the order of new tools, what the next
-    turn is routed by, and the line of added tools, which stays as it was where this call had none. It is stored with
-    the reply; the turn's own session in memory has it at once."""
+    """Return the marks of this call that the session keeps for the agent's next one: its prefix, the order of new
+    tools, what the next turn is routed by, and the line of added tools, which stays as it was where this call had none.
+    They are stored with the reply; the turn's own session in memory has them at once."""
     session, agent = turn.session, str(turn.agent_id)
     more = {"routing": routing, "line": line or line_marks(turn)}
     marks = prefix.marks | {name: dict(value) for name, value in more.items() if value}

@@ -22,23 +22,23 @@ class Steps:
     added: list[Step] = field(default_factory=list)
     #: Whether a call of the last reply was given to another agent: then its step is answered elsewhere.
     was_delegated: bool = False
-    #: What people were asked before calls began, by the key of the call's step, as it was when the turn was claimed.
+    #: Questions to people before calls began, by the key of the call's step, as they were when the turn was claimed.
     approvals: dict[int, Approval] = field(default_factory=dict)
-    #: The same of what calls wait for that have begun.
+    #: Waits of calls that have begun, by the key of the call's step.
     call_waits: dict[int, CallWait] = field(default_factory=dict)
     #: Whether a call of the last reply waits for a person, or for a far side.
     was_asked: bool = False
 
     @property
     def waits(self) -> bool:
-        """Whether something of the last reply is answered elsewhere."""
+        """True where some call of the last reply is answered elsewhere."""
         return self.was_delegated or self.was_asked
 
     def in_order(self) -> list[Step]:
         return sorted([*self.replies, *self.calls, *self.added], key=lambda step: step.index)
 
     def add(self, step: Step) -> None:
-        """Behind those of its kind; a note is not kept."""
+        """Put the step behind those of its kind; a note is not kept."""
         kinds = {StepKind.MODEL: self.replies, StepKind.TOOL: self.calls, StepKind.TOOLS: self.added}
         kinds[StepKind.CLIENT] = self.replies
         if step.kind != StepKind.NOTE:
@@ -50,12 +50,13 @@ class Steps:
 
 
 def steps_of(turn: Turn) -> Steps:
-    """Those of a turn as it was claimed. One query; none for a turn that had no step yet."""
+    """Return the steps of a turn as it was claimed. One query; none for a turn that had no step yet."""
     return read_steps(turn) if turn.last_step else Steps()
 
 
 def read_steps(turn: Turn) -> Steps:
-    """Those of a turn now. One query, and one for what people were asked, where they were."""
+    """Return the steps of a turn as they are now. One query, and one for the questions to people, where there are
+    any."""
     asked = Approval.objects.filter(step=OuterRef("pk"))
     rows = Step.objects.filter(turn=turn).select_related("tool_set", "wait").order_by("index")
     rows = rows.annotate(has_asked=Exists(asked), is_due=Case(When(wait__poll_at__lte=Now(), then=True), default=False))

@@ -1,4 +1,4 @@
-"""Which tools a turn asked for that its message did not call for: found by `search_tools`, or called by their name.
+"""Tools that a turn asked for and that its message did not call for: found by `search_tools`, or called by their name.
 
 They come with the turn's next model call, so that a wrong guess of routing costs a round and not the task.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sessions.models import Step
 
-#: What an answer of ours says of when such a tool comes.
+#: Time at which such a tool comes, in the words of our answers.
 NEXT_STEP = "your next step"
 
 

@@ -182,7 +182,7 @@ class TurnHooks:
 
     @cached_property
     def _rank(self) -> int:
-        """Of the member's access. No query while every hook was written, or saved, by an admin."""
+        """Rank of the member's access. No query while every hook was written, or saved, by an admin."""
         hooks = active_hooks(self.turn.organisation_id, self.turn.registry_version)
         if all(hook.reach >= Access.ADMIN.rank for hook in hooks):
             return 0
@@ -227,13 +227,13 @@ class TurnHooks:
 def hooked_call(
     turn: Turn, spec: ToolSpec, call: Call, step: Step, arguments: dict[str, Any]
 ) -> tuple[HookedCall, tuple[Mapping[str, Any], ...]]:
-    """As `TurnHooks.before_call`; a turn that no worker holds has no hooks."""
+    """Apply `TurnHooks.before_call`; a turn that no worker holds has no hooks."""
     hooks: TurnHooks | None = turn.hooks
     return (HookedCall(arguments), ()) if hooks is None else hooks.before_call(spec, call, step, arguments)
 
 
 def hooked_outcome(turn: Turn, spec: ToolSpec, step: Step, arguments: Mapping[str, Any], outcome: Outcome) -> Outcome:
-    """As `TurnHooks.after_call`; a turn that no worker holds has no hooks."""
+    """Apply `TurnHooks.after_call`; a turn that no worker holds has no hooks."""
     hooks: TurnHooks | None = turn.hooks
     return outcome if hooks is None else hooks.after_call(spec, step, arguments, outcome)
 
@@ -274,7 +274,7 @@ def _uuid(text: str) -> UUID | None:
 
 
 def complaint_about(spec: ToolSpec, call: Call, arguments: Mapping[str, Any], organisation_id: int) -> str:
-    """What is wrong with these arguments of the tool, or nothing."""
+    """Return the complaint about these arguments of the tool, or ""."""
     text = json.dumps(arguments, ensure_ascii=False)
     read = execution.read_arguments(spec, Call(call.id, call.name, text), organisation_id)
     return str(json.loads(read.result)["error"]) if isinstance(read, Outcome) else ""

@@ -1,7 +1,7 @@
-"""What a model call must pass right before it is made: the one place where a turn may still be kept from it.
+"""Checks right before a model call: the one place where a turn may still be kept from it.
 
-Whatever a call has to be given first (a part of a budget, a place in a queue of the provider's) is asked for here, when
-everything that would be sent is known, and nothing has been sent.
+Anything that a call has to be given first (a part of a budget, a place in a queue of the provider's) is asked for here,
+when everything that would be sent is known, and nothing has been sent.
 """
 
 from __future__ import annotations

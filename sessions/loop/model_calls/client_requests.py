@@ -1,6 +1,6 @@
-"""What a client of the gateway asks for beside its message: settings of model calls, and tools that it runs itself.
+"""Settings of model calls that a gateway client sends beside its message, and tools that the client runs itself.
 
-Its tools go out behind ours. They count in the model's limit and pass the policies, as tools of the category CATEGORY
+The tools go out behind ours. They count in the model's limit and pass the policies, as tools of the category CATEGORY
 that send data out; they give nobody a right, for the client runs them.
 """
 
@@ -20,7 +20,7 @@ from sessions.loop.model_calls.admission import TurnFailed
 from sessions.models import Step, StepStatus, Turn, name_of
 from toolhub.bounded_json import load_json
 
-#: What policies call the tools that clients bring: `group:client`.
+#: Category of the tools that clients bring, in policies: `group:client`.
 CATEGORY = "client"
 #: Fields of a request that go to the model as they are, with what each is called in the dialect `responses`; one that
 #: is missing there is not sent in it.
@@ -32,7 +32,7 @@ PASSED_ON: Mapping[str, str] = {
     "frequency_penalty": "",
     "logit_bias": "",
 }
-#: The same of fields that take the place of what the agent or the model is set to.
+#: Fields that go to the model too, in place of a setting of the agent or the model.
 TAKES_THE_PLACE = ("temperature", "reasoning_effort", "parallel_tool_calls")
 #: Where the two dialects differ: `ask_for` makes one of the other.
 DIFFERENT = ("response_format", "tool_choice", "verbosity")
@@ -65,7 +65,7 @@ def as_asked(model: ResolvedModel, turn: Turn) -> ResolvedModel:
 
 
 def asked_for(turn: Turn, dialect: Dialect, *, is_first: bool) -> dict[str, Any]:
-    """What goes with a model call because the turn's client asks for it, under this dialect's names.
+    """Return the fields that a model call carries because the turn's client asks for them, under this dialect's names.
 
     A choice of tools that must be called counts for the turn's first call alone (`is_first`): it would never end else.
     """
@@ -148,8 +148,8 @@ def check_choice(turn: Turn, sent: Iterable[str]) -> None:
 
 
 def left_to_client(turn: Turn, reply: Step, calls: Iterable[Step]) -> list[Step]:
-    """Those of a reply's calls that the turn's client runs and that nobody answered; not what the model calls through a
-    tool of ours, whatever its name. Of a reply that was cut off in the middle there are none."""
+    """Return the calls of a reply that the turn's client runs and that nobody answered; no call that the model makes
+    through a tool of ours, whatever its name. A reply that was cut off in the middle has none."""
     if turn.asked is None or not turn.asked.tools or reply.finish_reason == "length":
         return []
     open_ones = [call for call in calls if call.is_unanswered or call.status == StepStatus.RETURNED]

@@ -1,4 +1,4 @@
-"""A reply while the model writes it: kept in its turn's row every half second or so, and told to who watches.
+"""A reply while the model writes it: kept in its turn's row every half second or so, and sent to those who watch.
 
 The row is for those who begin to watch, on any web server; the broker's hints, which may be lost, are for those who
 watch already. Each piece says behind which event it is written and at which character it begins, so that a reader puts
@@ -30,7 +30,7 @@ HINT_EVERY = 0.05
 
 @dataclass
 class Draft:
-    """What is written so far of the reply that a held turn waits for."""
+    """Text written so far of the reply that a held turn waits for."""
 
     held: Held
     text: str = ""
@@ -58,7 +58,7 @@ class Draft:
         self.text, self._rest, self._event, self._kept, self._hinted = "", "", None, 0, 0
 
     def pass_on(self) -> None:
-        """Keep and tell what is due. Raises ledger.LeaseLost."""
+        """Keep and announce the text that is due. Raises ledger.LeaseLost."""
         now = time.monotonic()
         if self._kept < len(self.text) and now >= self._keep_at:
             self._keep()

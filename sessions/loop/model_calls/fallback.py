@@ -10,7 +10,7 @@ from sessions.models import Turn
 from sessions.turns import ledger
 from sessions.turns.held import Held
 
-#: What keeps a model from answering for now, or for ever, whoever asks and whatever it is asked.
+#: Errors that keep a model from answering for now, or for ever, whatever the request.
 UNAVAILABLE = {
     "provider_rate_limit": "is at its limit",
     "provider_error": "failed",

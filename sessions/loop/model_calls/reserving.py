@@ -1,4 +1,4 @@
-"""What a model call takes of budgets before it is made: how much it may use at most, and with which cap on its answer.
+"""Reservation of budgets before a model call: how much it may use at most, and with which cap on its answer.
 
 No query while the organisation has no budgets.
 """
@@ -87,7 +87,7 @@ def moment_of(turn: Turn) -> datetime:
 
 
 def clock_ahead(database_now: datetime) -> timedelta:
-    """How far the database's clock, read just now, is ahead of this process's."""
+    """Return the time by which the database's clock, read just now, is ahead of this process's."""
     return database_now - timezone.now()
 
 
@@ -107,5 +107,5 @@ def _no_price(model: ResolvedModel, budget: str) -> str:
 
 
 def is_cut_short(step: Step) -> bool:
-    """Whether this model call met the cap of usual answers: it is made once more, with the model's own."""
+    """Return whether this model call met the cap of usual answers: it is made once more, with the model's own."""
     return step.kind == StepKind.MODEL and step.status == StepStatus.FAILED

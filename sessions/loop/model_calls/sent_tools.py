@@ -55,22 +55,22 @@ class Carried:
 
     @property
     def declared(self) -> ToolSet:
-        """What stands in `tools`."""
+        """Tool set that stands in `tools`."""
         return self.line.base if self.line is not None else self.tool_set
 
     @property
     def tool_sets(self) -> list[ToolSet]:
-        """Those whose definitions go out."""
+        """Tool sets whose definitions go out."""
         return [self.tool_set, *(self.line.tool_sets if self.line is not None else ())]
 
     @property
     def tokens(self) -> int:
-        """Of all definitions that go out."""
+        """Tokens of all definitions that go out."""
         return self.line.tokens if self.line is not None else self.tool_set.tokens
 
 
 def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
-    """What the next call carries. One query for a frozen set; a selection's for a new one."""
+    """Return the tools that the next call carries. One query for a frozen set; a selection's for a new one."""
     model_steps = steps.replies
     last = model_steps[-1] if model_steps else None
     decided = _decided(model_steps, steps.calls)
@@ -105,7 +105,8 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
 
 
 def _has_new_own_tool(turn: Turn, tool_set: ToolSet, calls: Sequence[Step]) -> bool:
-    """Whether a tool that the agent made was approved, in a turn that makes some. One query in such a turn alone."""
+    """Return whether a tool that the agent made was approved, in a turn that makes some. One query in such a turn
+    alone."""
     if not any(call.tool_name == CREATE_TOOL for call in calls):
         return False
     own = Tool.objects.filter(made_by_agent=turn.agent_id, current_version__isnull=False)
@@ -113,7 +114,8 @@ def _has_new_own_tool(turn: Turn, tool_set: ToolSet, calls: Sequence[Step]) -> b
 
 
 def _decided(replies: Sequence[Step], calls: Sequence[Step]) -> Decided | None:
-    """What routing decided with the turn's first call, and the names that calls asked for since the last selection."""
+    """Return the routing of the turn's first call, and the names that calls asked for since the last selection; None
+    where no call was routed."""
     last = next((step for step in reversed(replies) if step.routing), None)
     if last is None:
         return None
@@ -132,8 +134,8 @@ def _left_loaders(decided: Decided | None) -> frozenset[str]:
 
 
 def _has_other_policy(turn: Turn, last: Step) -> bool:
-    """Whether a model of another provider took over, and one of the two providers has a policy of its own. No query
-    where the provider is the same."""
+    """Return whether a model of another provider took over, and one of the two providers has a policy of its own. No
+    query where the provider is the same."""
     provider = turn.model.provider.public_id
     before = provider_of(last.origin)
     if before in (None, provider) or turn.registry_version is None:
@@ -143,8 +145,8 @@ def _has_other_policy(turn: Turn, last: Step) -> bool:
 
 
 def _is_other_now(turn: Turn, last: Step) -> bool:
-    """Whether the set holds tools that the model's provider refused since, or would go out otherwise to a model that
-    took over. One query at most, where another model did."""
+    """Return whether the set holds tools that the model's provider refused since, or would go out otherwise to a model
+    that took over. One query at most, where another model did."""
     tool_set, model = last.tool_set, turn.model
     assert tool_set is not None
     refused = {each.version_id for each in model.refused_now.values()}
@@ -185,7 +187,7 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
 
 
 def _tell(held: Held, selection: Selection) -> None:
-    """What fell, as events that whoever watches can see."""
+    """Write events, for whoever watches, about loads that fell and tools that were left out."""
     if selection.stale:
         fallen = [{"name": load.bundle.name, "reason": str(reason)} for load, reason in selection.stale]
         ledger.write_event(held.claim, "loads_dropped", {"loads": fallen})

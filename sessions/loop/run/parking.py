@@ -1,4 +1,4 @@
-"""Where a turn waits: for agents to whom parts of it were given, and for people who were asked. No worker holds it."""
+"""Waiting turns: for agents that work on parts of them, and for people who were asked. No worker holds such a turn."""
 
 from __future__ import annotations
 

@@ -312,7 +312,8 @@ def _call_model(
 
 
 def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, Any]:
-    """What the agent's next turn is routed by, where it is. A quick question changes nothing of it."""
+    """Return the marks that the agent's next turn is routed by, empty where it is not routed. A quick question changes
+    none of them."""
     if not is_routed(turn.agent):
         return {}
     if turn.without_tools:
@@ -322,7 +323,7 @@ def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, A
 
 
 def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:
-    """What a refusal taught counts from this call on, and for all later ones."""
+    """Apply a refusal's lesson from this call on, and to all later ones."""
     turn.model = turn.model.with_lesson(lesson)
     learn(turn.model.public_id, lesson)
     ledger.write_event(held.claim, "model_learned", {"model": turn.model.name, "learned": lesson.summary})
@@ -344,7 +345,7 @@ def _display_of(function: Mapping[str, str]) -> str:
 
 
 def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
-    """What was left out of the request, as an event; a round that leaves out the same says nothing."""
+    """Write an event on the parts that were left out of the request; none in a round that leaves out the same."""
     cut = {"turns": talk.turns_cut, "parts": talk.parts_cut}
     if not any(cut.values()):
         return

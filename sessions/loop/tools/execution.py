@@ -68,7 +68,7 @@ CHECK_SECONDS = 30.0
 MOST_PROGRESS = 5
 #: Characters of a result that are kept for the operator.
 MAX_RESULT = 1_000_000
-#: What stands in place of a secret.
+#: Text in place of a secret.
 #: Characters of a note in a result, beside its words.
 ROOM_OF_CONTEXT = 20
 STILL_RUNNING = (
@@ -79,7 +79,7 @@ STILL_RUNNING = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a call: its status, the whole result, and the part that the model gets to see."""
+    """Outcome of a call: its status, the whole result, and the part that the model gets to see."""
 
     status: StepStatus
     result: str
@@ -88,12 +88,12 @@ class Outcome:
     malformed: bool = False
     #: Whether the result holds text from outside.
     untrusted: bool = False
-    #: What hooks made of the result; empty where they left it as it is.
+    #: Result as hooks changed it; empty where they left it as it is.
     hooked_result: str = ""
-    #: What hooks did at the call, as its step keeps it, and what the model reads of them beside the result.
+    #: Effects of hooks, as the call's step keeps them, and the text of theirs that the model reads beside the result.
     hooks: tuple[Mapping[str, Any], ...] = ()
     context: tuple[str, ...] = ()
-    #: What came with the text: files, and the same as data.
+    #: Files that came with the text, and the result as data.
     files: tuple[ResultFile, ...] = ()
     structured: Mapping[str, Any] | None = None
     #: Names of tools that come with the next model call, as the answer says.
@@ -126,17 +126,17 @@ def outcome_unknown() -> Outcome:
 
 
 def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
-    """Why this tool may not run for the turn's member and model *now*, or None. Asked right before each run. Queries as
-    `refusal_to`."""
+    """Return the refusal of this tool for the turn's member and model *now*, or None. Asked right before each run.
+    Queries as `refusal_to`."""
     return refusal_to(turn.membership_id, spec, turn.model.provider.public_id, read_at=turn.registry_version)
 
 
 def refusal_to(
     membership_id: int, spec: ToolSpec, provider: UUID | None = None, *, read_at: int | None = None
 ) -> Outcome | None:
-    """Why this tool may not run for this member now, or None. Without a provider only the organisation's policy is
-    asked. `read_at` is the registry version that the spec was read at: where another one is in force now, the tool is
-    looked at again. One query, that one, and those of `policies_for`."""
+    """Return the refusal of this tool for this member now, or None. Without a provider only the organisation's policy
+    is asked. `read_at` is the registry version that the spec was read at: where another one is in force now, the tool
+    is looked at again. One query, that one, and those of `policies_for`."""
     if not spec.is_enabled or spec.quarantine:
         return switched_off(spec)
     if not spec.is_ready and spec.name == CREATE_TOOL:
@@ -238,13 +238,13 @@ def with_own_names(arguments: dict[str, Any], schema_text: str) -> dict[str, Any
 
 
 def has_own_schema(spec: ToolSpec) -> bool:
-    """Whether the schema of the arguments is this service's own, and not one that came from outside."""
+    """Return whether the schema of the arguments is this service's own, and not one that came from outside."""
     builtin = registry.tools.get(spec.name) if spec.kind == ToolKind.BUILTIN else None
     return builtin is not None and builtin.parameters_text == spec.parameters_text
 
 
 def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: int) -> list[str]:
-    """What is wrong with the arguments. Raises ConfinedError."""
+    """Return the complaints about the arguments. Raises ConfinedError."""
     if has_own_schema(spec):
         found = complaints(spec.parameters_text, arguments)
         own = registry.tools[spec.name].complaint
@@ -341,7 +341,7 @@ def run_bounded(
 
 
 def _outcome_of(result: ToolResult, secrets: Sequence[str]) -> Outcome:
-    """What a tool returned, without these secrets, and with the files that may be kept."""
+    """Build the outcome of a tool's result, without these secrets, and with the files that may be kept."""
     files, left_out = fitting(result.files)
     text = masked_in("\n".join([result.text, *left_out]), secrets)
     structured = None
@@ -408,7 +408,7 @@ def context_for(
 def context_of(
     spec: ToolSpec, organisation_id: int, membership_id: int, *, seconds_left: float = math.inf
 ) -> ToolContext:
-    """What a call is given that belongs to no turn."""
+    """Build the context of a call that belongs to no turn."""
     return ToolContext(
         organisation_id=organisation_id,
         membership_id=membership_id,
@@ -457,7 +457,7 @@ class Progress:
 
 
 def _wait(run: ToolRun, seconds: float, turn_stopped: threading.Event, progress: Progress) -> None:
-    """Until the run ends, its time is up, or a second after the turn was stopped."""
+    """Wait until the run ends, its time is up, or a second has passed since the turn was stopped."""
     until = time.monotonic() + seconds
     while run.is_alive() and (left := until - time.monotonic()) > 0:
         run.wait(min(LOOK_EVERY, left))

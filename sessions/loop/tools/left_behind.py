@@ -33,7 +33,7 @@ class LeftBehind:
         )
 
     def count(self, organisation_id: int) -> int:
-        """How many of the organisation's still run."""
+        """Count the organisation's left calls that still run."""
         with self._lock:
             running = [run for run in self._runs.pop(organisation_id, ()) if run.is_alive()]
             if running:
@@ -41,7 +41,7 @@ class LeftBehind:
             return len(running)
 
     def is_full(self, organisation_id: int) -> bool:
-        """Whether the organisation's next call must wait until one of them has ended."""
+        """Return whether the organisation's next call must wait until one of them has ended."""
         count = self.count(organisation_id)
         if count < settings.TOOLHUB_LEFT_BEHIND_CALLS:
             return False

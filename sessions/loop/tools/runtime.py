@@ -7,8 +7,8 @@ from sessions.models import Turn
 
 
 def layers_of(turn: Turn) -> Layers:
-    """Those of its organisation, of the provider that answers it now, and of its agent. One query; none where they were
-    read at the turn's registry version."""
+    """Return the layers of the turn's organisation, of the provider that answers it now, and of its agent. One query;
+    none where they were read at the turn's registry version."""
     return layers_for(
         turn.organisation_id,
         provider_id=turn.model.provider.public_id,

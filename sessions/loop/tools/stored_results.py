@@ -13,13 +13,13 @@ from capabilities.models import Tool
 from sessions.loop.tools import execution
 from sessions.models import Step, StepKind, Turn
 
-#: Of a call, all that is read here.
+#: Columns of a call that are read here.
 COLUMNS = ("status", "result", "hooked_result", "tool_name", "tool_version__tool")
 _NUMBER = re.compile(r"\s*([1-9][0-9]{0,8})-([1-9][0-9]{0,8})\s*", re.ASCII)
 
 
 def number_of(turn: Turn, step: Step) -> str:
-    """What a call is named by in its session, for its model: the number of the turn, and of the step in it."""
+    """Return the name of a call in its session, for its model: the number of the turn, and of the step in it."""
     return f"{turn.seq}-{step.index}"
 
 

@@ -32,14 +32,14 @@ class ToolRun:
         self._ended.set()
 
     def wait(self, seconds: float) -> None:
-        """Until it has ended, or for so long."""
+        """Wait until the run has ended, for `seconds` at most."""
         self._ended.wait(seconds)
 
     def is_alive(self) -> bool:
         return not self._ended.is_set()
 
     def let_go(self) -> None:
-        """Nobody waits for it any more: its thread ends with it."""
+        """Mark the run as one that nobody waits for any more: its thread ends with it."""
         self.is_let_go = True
 
 
@@ -97,7 +97,7 @@ class ToolThreads:
             self._idle.append(thread)
 
     def drop(self, thread: _Thread) -> bool:
-        """Whether the thread waited, and now does no more; else it was just given a run."""
+        """Take the thread off those that wait; return False where it was just given a run."""
         with self._lock, suppress(ValueError):
             self._idle.remove(thread)
             return True

@@ -1,8 +1,8 @@
-"""What an address of the MCP server offers: an agent's whole reach, or a toolkit's tools, as far as its member may use
+"""Tools at an address of the MCP server: an agent's whole reach, or a toolkit's tools, as far as its member may use
 them.
 
-It goes by the member, the agent and the toolkit alone: what a session has loaded, what a message calls for and how many
-tools a model takes say nothing of it.
+The member, the agent and the toolkit alone decide: neither the session's loads, nor the words of a message, nor the
+number of tools that a model takes change them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Offered:
 
     candidates: tuple[Candidate, ...]
     names: frozenset[str]
-    #: Those of `OF_ADDRESS` that the member may use, by name.
+    #: Tools of `OF_ADDRESS` that the member may use, by name.
     meta: dict[str, ToolSpec]
 
     @property
     def is_searched(self) -> bool:
-        """Whether there are so many that a client is told how to find them, and not each."""
+        """True where there are so many tools that a client is shown how to find them, and not each."""
         can_search = SEARCH_TOOLS in self.meta and CALL_TOOL in self.meta
         return can_search and len(self.candidates) > settings.TOOLHUB_MCP_TOOLS
 
     @property
     def listed(self) -> list[ToolSpec]:
-        """What a client is told of. The tool that reads on in results is never there alone."""
+        """Tools that a client is shown. The tool that reads on in results is never there alone."""
         if not self.candidates:
             return []
         if self.is_searched:
@@ -59,7 +59,7 @@ class Offered:
         return [self.meta[READ_RESULT]] if READ_RESULT in self.meta else []
 
     def has(self, name: str) -> bool:
-        """Whether a call of this name means something here, whoever may make it."""
+        """Return whether a call of this name means something here, no matter which member may make it."""
         return name in self.names or name in {spec.name for spec in self.listed}
 
     def for_call(self, name: str, arguments: str) -> list[ToolSpec]:
@@ -71,7 +71,8 @@ class Offered:
 
 
 def offered_to(member_id: int, agent: Agent, toolkit: str = "", model: ResolvedModel | None = None) -> Offered:
-    """What this member finds at the address of the agent, or of this toolkit of it. Queries as `select_tools`."""
+    """Return the tools that this member finds at the address of the agent, or of this toolkit of it. Queries as
+    `select_tools`."""
     permissions, at = permissions_at_version(member_id)
     session = new_session(Membership(pk=member_id, organisation_id=agent.organisation_id), agent)
     holdings = holdings_of(session, agent, at=at)

@@ -49,7 +49,7 @@ KIND_PARAMETER = OpenApiParameter(
     "kind", str, description="Which, where a toolkit and a category of this name are loaded.", enum=KINDS
 )
 AGENT_PARAMETER = OpenApiParameter("agent", str, description="The slug of an agent; without it, the session's first.")
-#: What a load that did not come about is answered with; what is missing is the fault of a field.
+#: Status of the answer to a load that was not made; a missing name is the fault of a field.
 STATUS_CODES = {"not_allowed": 403, "conflict": 409, "scope_incompatible": 409, "sticky": 409, "ambiguous": 409}
 
 
@@ -137,9 +137,9 @@ class SessionToolkits(APIView):
         responses={200: SessionToolkitsOut, 400: ErrorOut, 404: ErrorOut},
     )
     def get(self, request: Request, session_id: UUID) -> Response:
-        """What an agent has loaded in the session, and what it could load, for the session's member. Whole categories
-        are listed for who may load them. What is loaded stands on the first page, `limit` (here 15 by default, at most
-        30) counts what could be."""
+        """Return an agent's loads in the session, and what it could load, for the session's member. Whole categories
+        are listed for members who may load them. Loads stand on the first page, `limit` (here 15 by default, at most
+        30) counts what could be loaded."""
         member = api_member(request)
         only_parameters(request, "agent", "cursor", "limit")
         session = session_or_404(member, session_id)
@@ -249,7 +249,7 @@ def agent_of(member: Membership, session: ChatSession, slug: str | None) -> Agen
 
 
 def _part(request: Request) -> LoadablePart:
-    """What of the list is asked for. Raises ValidationError."""
+    """Return the part of the list that is asked for. Raises ValidationError."""
     limit = integer_parameter(request, "limit", LOADABLE_AT_ONCE, 1, 2 * LOADABLE_AT_ONCE)
     cursor = request.query_params.get("cursor")
     if cursor is None:
@@ -267,7 +267,7 @@ def _categories_for(member: Membership, session: ChatSession, agent: Agent) -> l
 
 
 def _shown(lines: list[Line]) -> list[dict[str, Any]]:
-    """As LoadableOut wants them; who loaded them and when is one query, where anything is loaded."""
+    """Return the lines as LoadableOut wants them; who loaded them and when is one query, where anything is loaded."""
     keys = [line.load_id for line in lines if line.load_id is not None]
     rows = (
         LoadedToolkit.objects.filter(pk__in=keys).values_list("pk", "loaded_by__public_id", "loaded_at") if keys else ()

@@ -13,7 +13,7 @@ from toolhub.tenants.models import Membership
 
 
 class PlaceForm(forms.Form):
-    """Which of a session's agents is meant: its first, where none is named."""
+    """Form that names one of a session's agents: its first, where none is named."""
 
     agent = forms.ModelChoiceField(
         queryset=Agent.objects.none(),

@@ -1,4 +1,4 @@
-"""What could be loaded at a place, an agent's in a session, by its member; and what would refuse it. Reads only."""
+"""Bundles that a member could load for an agent in a session, and the reasons against a load. Reads only."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from sessions.selection.unattended import WhyAsks, why_asks_in
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Whose loads: an agent's in a session."""
+    """Place of loads: an agent in a session."""
 
     session: ChatSession
     agent: Agent
-    #: What a running turn has resolved; without it, the agent's own.
+    #: Model that a running turn has resolved; without it, the agent's own.
     model: ResolvedModel | None = field(default=None, compare=False)
     #: Whether it is for a turn that nobody attends, and for one whose client brought tools of its own.
     is_unattended: bool = False
@@ -40,7 +40,7 @@ class LoadTarget:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What came of it: a status, and a sentence for whoever asked."""
+    """Result of a load or an unload: a status, and a sentence for whoever asked."""
 
     status: str
     name: str
@@ -49,7 +49,7 @@ class LoadResult:
 
     @property
     def is_there(self) -> bool:
-        """Whether what was asked for is so now."""
+        """True where the wanted state holds now."""
         return self.status in ("loaded", "already_loaded", "unloaded", "not_loaded")
 
     def as_dict(self) -> dict[str, Any]:
@@ -58,12 +58,12 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class Loadable:
-    """Something that this member could load here, with those of its tools that the member may use."""
+    """Bundle that this member could load here, with those of its tools that the member may use."""
 
     bundle: Bundle
     tools: tuple[Candidate, ...]
     is_loaded: bool
-    #: Of the definitions, as the family of the agent's model counts them.
+    #: Tokens of the definitions, as the family of the agent's model counts them.
     tokens: int
 
     @property
@@ -82,14 +82,14 @@ class LoadInputs:
     offer: Offer
     #: Keys of the tools in the offer that the member may use here.
     usable: frozenset[int]
-    #: Of a turn that nobody attends, why every call of a tool asks a person; else None.
+    #: For a turn that nobody attends, why every call of a tool asks a person; else None.
     why_asks: WhyAsks | None = None
     #: The registry version that all of it was read at.
     at: int | None = None
 
     @property
     def situation(self) -> Situation:
-        """What the stages look at here."""
+        """Inputs of the stages at this place."""
         place = self.place
         return situation_of(
             place.session,
@@ -102,46 +102,48 @@ class LoadInputs:
         )
 
     def why_not_taken(self, candidate: Candidate) -> str:
-        """Why the definition does not go out to this place's model; "" where it does."""
+        """Return why the definition does not go out to this place's model; "" where it does."""
         _, verdicts = narrowed(self.situation, [candidate], SENDING_STAGES)
         return verdicts[0].reason if verdicts else ""
 
     def why_unanswered(self, spec: ToolSpec) -> str:
-        """Why the tool is left out of a turn that nobody attends; "" where it is not."""
+        """Return why the tool is left out of a turn that nobody attends; "" where it is not."""
         return self.why_asks(spec) if self.why_asks is not None else ""
 
     @property
     def loadable(self) -> list[Loadable]:
-        """In the agent's order. What holds no tool that the member may use is not listed."""
+        """Bundles that could be loaded, in the agent's order. One without a tool that the member may use is not
+        listed."""
         found = [self.loadable_of(bundle) for bundle in self.holdings.loadable]
         return [each for each in found if each.tools]
 
     @property
     def to_search(self) -> list[Candidate]:
-        """What the member may use, can be had, and is not sent as it is: in the order of the offer."""
+        """Tools that the member may use, that can be had, and that are not sent as they are: in the order of the
+        offer."""
         sent = {None, *bundles_sent(self.place.agent, self.holdings)}
         usable = self.usable
         return [each for each in self.offer.candidates if each.spec.tool_id in usable and each.bundle not in sent]
 
     @cached_property
     def searches(self) -> bool:
-        """Whether the provider itself searches what could be loaded here."""
+        """True where the provider itself searches what could be loaded here."""
         return not self.place.brings_tools and searches_for(self.place.agent, self.place.model)
 
     @cached_property
     def at_hand(self) -> Mapping[int, Candidate]:
-        """What is there already, by the key of the tool: the first way to each."""
+        """Tools that are there already, by their keys: the first way to each."""
         loaded = {None, *self.holdings.bundles}
         return {way.spec.tool_id: way for way in reversed(self.offer.ways) if way.bundle in loaded}
 
     def why_not_sent(self, tool: PolicyTool) -> str:
-        """Which policy keeps the tool from this place's model, and why; "" for none."""
+        """Return the policy that keeps the tool from this place's model, and why, as a text; "" for none."""
         model = self.place.model or resolve_model(self.place.agent.model, self.place.agent)
         return self.policies.why_not(tool, model.provider.public_id)
 
     @cached_property
     def loads_categories(self) -> bool:
-        """Whether the agent gets the tool that loads whole categories, as far as policies go."""
+        """True where the agent gets the tool that loads whole categories, as far as policies go."""
         tool = CatalogueTool(LOAD_CATEGORY, META_CATEGORY, registry.tools[LOAD_CATEGORY].effect)
         names = meta_tools(self.place.agent, self.holdings, self.permissions, searches=self.searches)
         return LOAD_CATEGORY in names and not self.why_not_sent(tool)
@@ -151,7 +153,7 @@ class LoadInputs:
         return Loadable(bundle, tools, bundle in self.holdings.bundles, self.tokens_of(tools))
 
     def tokens_of(self, tools: Iterable[Candidate]) -> int:
-        """Of their definitions, as the family of the agent's model counts them."""
+        """Count the tokens of their definitions, as the family of the agent's model counts them."""
         agent = self.place.agent
         return tool_tokens((each.spec for each in tools), self.place.model or resolve_model(agent.model, agent))
 
@@ -179,7 +181,7 @@ def reading_of(
     *,
     at: int | None = None,
 ) -> LoadInputs:
-    """The same of what was read already: `offer` is all that is in reach."""
+    """Build the inputs of a load from what was read already: `offer` is all that is in reach."""
     reading = LoadInputs(place, holdings, permissions, policies, offer, frozenset(), why_asks, at)
     usable, _ = narrowed(reading.situation, offer.candidates, LOADABLE_STAGES)
     return replace(reading, usable=frozenset(each.spec.tool_id for each in usable))
@@ -189,12 +191,13 @@ def reading_of(
 
 
 def why_not(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
-    """What would refuse to load it here; None where nothing does."""
+    """Return the result that would refuse to load the bundle here; None where nothing does."""
     return _shared_only(reading, bundle) or _forbidden(reading, bundle) or _conflict(reading, bundle)
 
 
 def not_loadable(reading: LoadInputs, name: str) -> LoadResult:
-    """The toolkit is missing, or not for this agent; what could be loaded is told with it."""
+    """Build the result for a toolkit that is missing, or not for this agent; it names the toolkits that could be
+    loaded."""
     allowed = {"allowed": [each.bundle.name for each in reading.loadable]}
     if Toolkit.objects.filter(name=name).exists():
         return LoadResult("not_allowed", name, f"This agent may not load the toolkit {name}.", allowed)
@@ -228,7 +231,7 @@ def _forbidden(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
 
 
 def _conflict(reading: LoadInputs, bundle: Bundle) -> LoadResult | None:
-    """Whether one of its tools is there already under other overrides."""
+    """Return a conflict where one of the bundle's tools is there already under other overrides; else None."""
     for candidate in reading.offer.tools_of(bundle):
         known = reading.at_hand.get(candidate.spec.tool_id)
         if known is not None and known.spec.overrides != candidate.spec.overrides:

@@ -1,4 +1,5 @@
-"""What a session has at hand, could load, and had: as pages and the REST API show it, and who may change it."""
+"""Loads of a session, now and before, and what it could load: as pages and the REST API show them, and who may change
+them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from sessions.selection.queries import Selection, meta_tools, searches_for, sele
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Reach, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
-#: Names that a sentence tells of a list.
+#: Names of a list that a sentence repeats.
 NAMES_TOLD = 20
 LOADS_A_PAGE = 50
 #: Toolkits and categories that could be loaded, in one page: each may bring a hundred tools.
@@ -44,7 +45,7 @@ def load_for(place: LoadTarget, *, actor: Membership, toolkit: str = "", categor
 
 
 def sentence_of(result: LoadResult) -> str:
-    """What came of it, with what it keeps beside, in one text for people."""
+    """Return the result, with the names and overrides that it carries, in one text for people."""
     parts = [result.message]
     for side in ("existing", "candidate"):
         if side in result.more:
@@ -70,7 +71,7 @@ def _listed(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """Something that is loaded or could be, with those of its tools that the session's member may use."""
+    """Bundle that is loaded or could be, with those of its tools that the session's member may use."""
 
     name: str
     #: The name, and of a category the title.
@@ -91,7 +92,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LoadablePart:
-    """Which part of what could be loaded is read: an agent may have hundreds of toolkits."""
+    """Part of the loadable bundles that is read: an agent may have hundreds of toolkits."""
 
     #: Their name or description holds this text.
     q: str = ""
@@ -108,13 +109,13 @@ class Loads:
     """One look at an agent's loads in a session."""
 
     place: LoadTarget
-    #: What a turn of this agent would carry now.
+    #: Selection that a turn of this agent would carry now.
     selection: Selection
     #: In the order of the agent's allowed list; categories behind, in the order in which they were loaded.
     loaded: list[Line]
-    #: What its configuration lets it load, and is not, as far as it was asked for; and where to go on (LoadablePart).
+    #: Bundles that it may load and has not, as far as they were asked for; and where to go on (LoadablePart).
     loadable: list[Line]
-    #: The same of whole categories, where they were asked for.
+    #: Whole categories that could be loaded, where they were asked for.
     categories: list[Line]
     next_after: tuple[str, ...] = ()
 
@@ -155,7 +156,8 @@ def loads_of(
 def _part_of(
     bundles: Sequence[Bundle], loaded: Collection[Bundle], part: LoadablePart
 ) -> tuple[list[Bundle], tuple[str, ...]]:
-    """What is not loaded, as far as it is asked for; kind and name of the last, where there are more behind it."""
+    """Return the bundles of this part that are not loaded, and kind and name of the last, where there are more behind
+    it."""
     begin = 0
     if part.after:
         keys = [(each.kind, each.name) for each in bundles]
@@ -173,13 +175,13 @@ def _part_of(
 
 
 def _at_hand(agent: Agent, holdings: Holdings, offer: Offer) -> Offer:
-    """Of all that is in reach, what a model call may carry."""
+    """Return the part of the offer that a model call may carry."""
     sent = {None, *bundles_sent(agent, holdings)}
     return Offer(tuple(way for way in offer.ways if way.bundle in sent))
 
 
 def _with_tools(reading: LoadInputs, bundles: Iterable[Bundle]) -> list[Line]:
-    """What holds no tool that the member may use is not listed."""
+    """Build a line for each bundle; one without a tool that the member may use is not listed."""
     return [line for line in (_line(reading, each) for each in bundles) if line.tools]
 
 
@@ -206,7 +208,7 @@ def _line(reading: LoadInputs, bundle: Bundle, load: Load | None = None, *, is_l
 
 
 def loadable_categories(agent: Agent, reach: Reach) -> QuerySet[Category]:
-    """Those that whoever has this reach of `load_categories` may load for the agent."""
+    """Query the categories that a member with this reach of `load_categories` may load for the agent."""
     tools = Tool.objects.filter(category=OuterRef("pk"), current_version__isnull=False)
     found = Category.objects.filter(Exists(tools)).exclude(name=META_CATEGORY).order_by("name")
     found = categories_beside(agent, found)
@@ -215,15 +217,15 @@ def loadable_categories(agent: Agent, reach: Reach) -> QuerySet[Category]:
 
 @dataclass(frozen=True)
 class Around:
-    """What a session's page offers beside its turns. Agents as (slug, name), categories as (name, title)."""
+    """Choices on a session's page beside its turns. Agents as (slug, name), categories as (name, title)."""
 
-    #: Those to talk to, in the order they were made.
+    #: Agents to talk to, in the order they were made.
     agents: list[tuple[str, str]] = field(default_factory=list)
-    #: Those that took part so far.
+    #: Agents that took part so far.
     used: list[tuple[str, str]] = field(default_factory=list)
-    #: Those that the reader may load.
+    #: Categories that the reader may load.
     categories: list[tuple[str, str]] = field(default_factory=list)
-    #: Who loaded what was loaded by hand, by the key of its row.
+    #: Names of the people who loaded something by hand, by the key of its row.
     loaders: dict[int, str] = field(default_factory=dict)
 
 

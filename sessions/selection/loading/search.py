@@ -1,4 +1,4 @@
-"""What `search_tools` finds: tools that a turn does not carry and that can be had, each with how. Reads only."""
+"""Hits of `search_tools`: tools that a turn does not carry and that can be had, each with the way to it. Reads only."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sessions.selection.loading.loadable import LoadInputs, LoadTarget, read_pla
 from sessions.selection.loading.queries import loadable_categories
 from sessions.selection.queries import meta_tools, selected
 
-#: Of the tools that the words find, those that are looked up in categories.
+#: Tools found by the words, at most, that are looked up in categories.
 MOST_IN_CATEGORIES = 200
 
 
 class How(StrEnum):
-    """How a tool that was found is had."""
+    """Way to get a tool that was found."""
 
     #: It is loaded, and comes later by itself.
     LOADED = "loaded"
@@ -33,7 +33,7 @@ class How(StrEnum):
     LEFT_OUT = "left_out"
     #: By a load of the toolkit or the tool that it comes with; where the tools never change, by `call_tool`.
     LOAD = "load"
-    #: By `call_tool`, from a client that is not told of each tool.
+    #: By `call_tool`, from a client that is not shown each tool.
     CALL = "call"
     #: By a load of its whole category.
     CATEGORY = "category"
@@ -72,7 +72,8 @@ def search_offered(candidates: Sequence[Candidate], query: str, max_results: int
 
 
 def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:
-    """Their names as the catalogue's search ranks them; then those that only the name of what they come with finds."""
+    """Return the candidates' names as the catalogue's search ranks them; then those that only the name of their bundle
+    finds."""
     names = [name for name in search_names(query, near=True) if name in candidates]
     bundles = {each.bundle.name for each in candidates.values() if each.bundle}
     words = set(words_of(query))
@@ -82,7 +83,7 @@ def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:
 
 
 def _not_yet_sent(reading: LoadInputs, turn_id: UUID | None) -> Sequence[Candidate]:
-    """What the session's next selection carries, and this turn's last model call did not."""
+    """Return the tools that the session's next selection carries, and this turn's last model call did not."""
     agent = reading.place.agent
     if turn_id is None or agent.loading_mode == LoadingMode.CONSTANT:
         return ()

@@ -1,4 +1,4 @@
-"""What a session has loaded, in its page: the panel, what it does, and the history."""
+"""Loads of a session in its page: the panel, its actions, and the history."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def session_share(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
 @require_GET
 @signed_in
 def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
-    """What was loaded, by whom or what and by which call, and why it ended; the latest first."""
+    """Show the session's loads, each with who or which call loaded it, and why it ended; the latest first."""
     session = session_or_404(member_or_404(request), session_id)
     context = {"session": session, "page": history_page(session, **ListAddress(request.GET).place)}
     template = (

@@ -1,4 +1,4 @@
-"""What a session loads and unloads: toolkits, whole categories, deferred tools of its agent. The writes, with history.
+"""Loads and unloads of a session: toolkits, whole categories, deferred tools of its agent. The writes, with history.
 
 Whoever changes what is loaded begins by raising the session's count of loads in the same transaction: on any database
 that holds the row, so that two at once come one after the other, and neither is lost.
@@ -37,9 +37,9 @@ TAKES_EFFECT = {
     LoadingMode.NATIVE_SEARCH: ("next_round", "will be available with your next step, not within this batch of calls"),
     LoadingMode.CONSTANT: ("now", "can be searched with search_tools and called with call_tool"),
 }
-#: What came without a category's name is answered with.
+#: Answer to a request without a category's name.
 CATEGORY_REQUIRED = "A category name is required."
-#: What can be loaded. A toolkit and a category may have one name.
+#: Kinds of things that can be loaded. A toolkit and a category may have one name.
 KINDS = ("toolkit", "category", "tool")
 
 #: Why an agent has none of the tools that load others.
@@ -48,7 +48,7 @@ NOTHING_TO_LOAD = "its tools come by themselves to an agent that has something t
 
 @dataclass(frozen=True)
 class By:
-    """Who asks: a person, or a call of the model, which asks for the session's own member."""
+    """Origin of a request: a person, or a call of the model, which asks for the session's own member."""
 
     member: Membership
     source: LoadSource = LoadSource.PERSON
@@ -94,25 +94,25 @@ def load_category(place: LoadTarget, name: str, *, by: By) -> LoadResult:
 
 
 def is_there_anyway(agent: Agent, category: Category) -> bool:
-    """Whether the category needs no load: the agent begins with it, or it is the meta-tools' own."""
+    """Return whether the category needs no load: the agent begins with it, or it holds the meta-tools."""
     return category.name == META_CATEGORY or begins_with_category(agent, category)
 
 
 def has_meta_tools(place: LoadTarget) -> bool:
-    """Whether the agent gets any of the tools that load others. Two queries."""
+    """Return whether the agent gets any of the tools that load others. Two queries."""
     return bool(
         loading_tools(place.agent, holdings_of(place.session, place.agent), permissions_of(place.session.membership_id))
     )
 
 
 def may_load_category(member: Membership, name: str) -> bool:
-    """Whether the member holds the admin right `load_categories`, whole or for this category."""
+    """Return whether the member holds the admin right `load_categories`, whole or for this category."""
     return member.reach(Right.LOAD_CATEGORIES).covers(name.strip())
 
 
 def is_overtaken(by: By) -> bool:
-    """Whether the call that asks has its answer already: its worker lost the turn, or it ran beyond its time. Asked
-    with the session's row held: whoever goes on with the call comes later."""
+    """Return whether the call that asks has its answer already: its worker lost the turn, or it ran beyond its time.
+    Asked with the session's row held: a worker that goes on with the call comes later."""
     return by.step_id is not None and not Step.objects.filter(pk=by.step_id, status=StepStatus.STARTED).exists()
 
 
@@ -148,7 +148,7 @@ def _load_bundle(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
 
 
 def _is_of_this_call(by: By, bundle: Bundle) -> bool:
-    """Whether a worker before this one got so far with the same call, and no further."""
+    """Return whether an earlier worker made this load for the same call, and got no further."""
     rows = LoadedToolkit.objects.filter(loaded_in=by.step_id, name=bundle.name, unloaded_at=None)
     return by.step_id is not None and rows.exists()
 
@@ -163,7 +163,7 @@ def _loaded(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
 
 
 def takes_effect(agent: Agent, by: By) -> tuple[str, str]:
-    """When a change shows, as a word for programs and as words for the model."""
+    """Return when a change shows, as a word for programs and as words for the model."""
     mode = LoadingMode(agent.loading_mode)
     if mode.is_in_turn and by.next_turn:
         mode = LoadingMode.NEXT_REQUEST
@@ -208,8 +208,8 @@ def _ambiguous(name: str, kinds: Sequence[str]) -> LoadResult:
 
 
 def _not_unloaded(place: LoadTarget, holdings: Holdings, name: str, kind: str) -> LoadResult:
-    """Nothing of this name and kind can be unloaded: the agent has it from the start, it is not loaded, or it is
-    unknown."""
+    """Build the result where nothing of this name and kind can be unloaded: the agent has it from the start, it is not
+    loaded, or it is unknown."""
     known = [each for each in holdings.loadable if each.name == name and kind in ("", each.kind)]
     category = Category.objects.filter(name=name).first() if kind in ("", "category") else None
     is_core = not known and category is not None and is_there_anyway(place.agent, category)
@@ -236,7 +236,7 @@ def _rows_of(place: LoadTarget, bundles: Sequence[Bundle]) -> list[LoadedToolkit
 
 
 def _keeper(rows: Sequence[LoadedToolkit]) -> Agent | None:
-    """Whichever agent has one of these as an initial toolkit."""
+    """Return an agent that has one of these as an initial toolkit; None where there is none."""
     for row in rows:
         line = AgentToolkit.objects.filter(agent=row.agent_id, toolkit=row.toolkit_id, is_initial=True)
         if row.toolkit_id is not None and (keeper := line.select_related("agent").first()):
@@ -259,7 +259,8 @@ def _end(session: ChatSession, rows: Sequence[LoadedToolkit], by: By) -> None:
 
 @transaction.atomic
 def share_loads(session: ChatSession, shares: bool, *, actor: Membership) -> None:
-    """Whether what one agent loaded is there for the other agents too. A value that stands changes nothing."""
+    """Set whether what one agent loaded is there for the other agents too. The value that is set already changes
+    nothing."""
     changed = ChatSession.objects.filter(pk=session.pk, shares_loads=not shares).update(
         shares_loads=shares, load_count=F("load_count") + 1
     )
@@ -318,7 +319,7 @@ def hold(session: ChatSession) -> None:
 
 
 def count_load(session: ChatSession) -> None:
-    """What is loaded has changed: a running turn that may take notice does."""
+    """Count a change of the session's loads, so that a running turn that may react sees it."""
     ChatSession.objects.filter(pk=session.pk).update(load_count=F("load_count") + 1)
 
 
