@@ -13,7 +13,7 @@ from kombu.transport import redis
 
 logger = logging.getLogger(__name__)
 
-#: What reading a message can raise. A broker that is away raises others, and Celery connects again.
+#: Errors that reading a message can raise. A broker that is away raises others, and Celery connects again.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 

@@ -44,7 +44,7 @@ class CountingCache(RedisCache):
     """Django's cache in Valkey, which keeps what is counted in this process too, and answers from that while Valkey is
     away. For all other keys it raises as ever."""
 
-    #: Of all threads: when Valkey may be asked again (of time.monotonic).
+    #: Moment of time.monotonic() at which Valkey may be asked again, for all threads.
     away_until = 0.0
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:

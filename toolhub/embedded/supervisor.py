@@ -230,7 +230,7 @@ class Plan:
     grace_seconds: int
     #: The program of a Valkey of our own.
     valkey_binary: str
-    #: What `sync_tools` is told of the folder that it keeps in step; nothing without one.
+    #: Arguments of `sync_tools` for the folder that it keeps in step; empty without one.
     tool_folder: Sequence[str] = ()
 
 

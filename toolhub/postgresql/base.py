@@ -45,7 +45,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     open_cursors = 0
     _keeps_own = False
     _is_connecting = False
-    #: Whether a first connection has told everything that Django wants to know of it.
+    #: Whether Django has read all that it needs from a first connection.
     _was_connected = False
 
     def keep_own(self) -> None:

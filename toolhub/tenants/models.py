@@ -223,7 +223,7 @@ class ApiToken(PublicModel):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
-    #: What used it last, as far as that is known: see `tokens/last_use.py`.
+    #: Last use of the token, as far as that is known: see `tokens/last_use.py`.
     last_client = models.CharField(max_length=80, blank=True, default="")
     last_agent = models.CharField(max_length=80, blank=True, default="")
     last_address = models.CharField(max_length=45, blank=True, default="")

@@ -73,7 +73,7 @@ class Entry:
     icon: str
     url: str
     is_current: bool
-    #: What waits for the member on that page, and the sentence that says so; 0 and "" for nothing.
+    #: Number of things that wait for the member on that page, and the sentence that says so; 0 and "" for nothing.
     waiting: int = 0
     note: str = ""
     #: The id that its count has in a page; empty where nothing can wait.

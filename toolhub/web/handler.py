@@ -38,7 +38,7 @@ THREADS = 40
 MOST_WAITING = 200
 #: Seconds after which a client that was sent away may try again.
 TRY_AGAIN = 2
-#: What a client reads that was sent away, and what a program does.
+#: Answer to a client that is sent away: for people, and for programs.
 BUSY = "This service has too much to do just now. Try again in a moment."
 BUSY_JSON = json.dumps({"error": {"code": "busy", "message": BUSY, "field": None}})
 

@@ -45,7 +45,7 @@ from toolhub.web.intake import Refused as BodyRefused
 
 logger = logging.getLogger(__name__)
 
-#: What the stream of an older client says of a list that changed.
+#: Message on the stream of an older client that a list changed.
 LIST_CHANGED = 'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
 
 #: Values of one request's body.

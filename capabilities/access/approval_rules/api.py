@@ -113,7 +113,7 @@ class RuleDetail(APIView):
         responses={200: ApprovalRuleOut, 404: ErrorOut},
     )
     def patch(self, request: Request, rule_id: UUID) -> Response:
-        """What is left out stays."""
+        """Change an approval rule; what is left out stays."""
         actor = api_member(request, right=Right.POLICIES)
         rule = rule_or_404(actor, rule_id)
         part = checked_part(ApprovalRuleIn, request)

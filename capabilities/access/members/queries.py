@@ -1,4 +1,4 @@
-"""What one member may use, tool by tool, and why: as the member's page shows it."""
+"""Tools with whether one member may use each, and why, as the member's page shows them."""
 
 from __future__ import annotations
 

@@ -78,8 +78,9 @@ _warnings: Memory[Warnings] = Memory(64)
 
 
 def policy_warnings(organisation: Organisation) -> Warnings:
-    """What became wrong with policies since they were saved: as a tool was removed or renamed, a list may name none any
-    more. One query where there is no policy, else two; none where it was read at this registry version."""
+    """Return warnings by key of the policy's provider. Since a policy was saved, a tool may have been removed or
+    renamed, and a list may name none any more. One query where there is no policy, else two; none where it was read at
+    this registry version."""
     if connection.in_atomic_block:
         return _read_warnings()
     return _warnings.get((organisation.pk, organisation.registry_version), _read_warnings)

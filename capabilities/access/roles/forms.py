@@ -16,7 +16,7 @@ from toolhub.tenants.rows.public_ids import public_id_of
 
 
 class RoleForm(forms.Form):
-    """What a role says of itself. Its rules come beside it: a select for each category and tool that is shown."""
+    """Form of a role. Its rules come beside it: a select for each category and tool that is shown."""
 
     name = forms.CharField(max_length=100)
     slug = ShortNameField()

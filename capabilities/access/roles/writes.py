@@ -36,7 +36,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RoleContent:
-    """What a role's form says. `rules` is None to leave the stored ones."""
+    """Fields of a role, as its form sends them. `rules` is None to leave the stored ones."""
 
     slug: str
     name: str
@@ -192,7 +192,7 @@ def roles_named(slugs: Collection[str]) -> dict[str, Role]:
 
 
 def stamp_of(roles: Iterable[Role]) -> str:
-    """What tells these roles, with their rules, from what they were or will be. Two queries."""
+    """Return a hash of these roles with their rules, as they are stored; it differs after any change. Two queries."""
     keys = [role.pk for role in roles]
     fields = ("pk", "slug", "name", "description", "mode")
     rules = RoleRule.objects.filter(role__in=keys).order_by("pk")

@@ -230,7 +230,7 @@ def shown_agents(member: Membership) -> QuerySet[Agent]:
 class AgentList(APIView):
     @extend_schema(operation_id="agents_list", summary="Agents", parameters=PAGE_PARAMETERS, responses=paged(AgentOut))
     def get(self, request: Request) -> Response:
-        """What your sessions can talk to. With the right `agents`, every agent."""
+        """List the agents that your sessions can talk to. With the right `agents`, every agent."""
         member = api_member(request)
         return Response(page(request, shown_agents(member), "slug", lambda row: AgentOut(row).data))
 
@@ -260,7 +260,7 @@ class AgentDetail(APIView):
     @with_dry_run("agent")
     @extend_schema(operation_id="agents_update", summary="Change an agent", request=AgentIn, responses=AgentDetailOut)
     def patch(self, request: Request, slug: str) -> Response:
-        """What is left out stays. Sessions have it from their next turn on."""
+        """Change an agent; what is left out stays. Sessions have the change from their next turn on."""
         member = api_member(request, right=Right.AGENTS)
         agent = get_object_or_404(shown_agents(member), slug=slug)
         body = checked_part(AgentIn, request)

@@ -35,7 +35,7 @@ def agent_or_404(slug: str, member: Membership) -> Agent:
 
 
 def toolkits_of_agent(agent: Agent) -> Sequence[AgentToolkit]:
-    """What the agent may load, in its order, each with its numbers. Two queries."""
+    """Return the toolkits that the agent may load, in its order, each with its numbers. Two queries."""
     found = list(
         AgentToolkit.objects.filter(agent=agent).select_related("toolkit").order_by("position", "toolkit__name")
     )

@@ -150,7 +150,7 @@ class HookDetail(APIView):
 
     @extend_schema(operation_id="hooks_update", summary="Change a hook", request=HookIn, responses=HookOut)
     def patch(self, request: Request, hook_id: UUID) -> Response:
-        """What is left out stays; `settings` and `when` are replaced as a whole."""
+        """Change a hook; what is left out stays. `settings` and `when` are replaced as a whole."""
         member = api_member(request, right=Right.HOOKS)
         hook = hook_or_404(hook_id)
         body = checked_part(HookIn, request)

@@ -63,7 +63,7 @@ GONE = "one that is gone"
 
 @dataclass(frozen=True)
 class Names:
-    """What people call the agents, providers and members that some hooks name, by public id."""
+    """Names of the agents, providers and members that some hooks name, by public id."""
 
     agents: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     providers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class ShownHook:
     hook: Hook
     does: str
     when: str
-    #: What is wrong with its row; "" where nothing is.
+    #: Fault of its row; "" where there is none.
     broken: str = ""
 
     @property

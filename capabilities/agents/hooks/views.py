@@ -100,7 +100,8 @@ def show_hook_refusal(form: HookForm, error: ChangeRefused) -> None:
 
 
 def _chosen(phase: str, action: str) -> tuple[Phase, str] | None:
-    """What an address names, if there is such a thing; the phase may be left out where the action has but one."""
+    """Return the phase and action that an address names, None for unknown ones; the phase may be left out where the
+    action has but one."""
     known = ACTIONS.get(action)
     if known is None:
         return None

@@ -194,7 +194,8 @@ def _described(kind: RuntimeLayer, title: str) -> type[APIView]:
             responses=RuntimeConfigOut,
         )
         def patch(self, request: Request, slug: str = "") -> Response:
-            """What is left out stays; null takes a pattern or a knob out. Needs the right `policies`."""
+            """Change the settings; what is left out stays, null takes a pattern or a knob out. Needs the right
+            `policies`."""
             return self._write(request, slug, is_part=True)
 
         @extend_schema(

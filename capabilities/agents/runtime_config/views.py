@@ -1,4 +1,4 @@
-"""The pages of runtime settings: the layers, one layer with its patterns, and one tool with all that is said of it."""
+"""Pages of runtime settings: the layers, one layer with its patterns, and one tool with every layer's word on it."""
 
 from __future__ import annotations
 

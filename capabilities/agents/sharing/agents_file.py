@@ -42,13 +42,13 @@ AGENT_KEYS = {
     "initial_toolkits": NAMES,
     "rooms": NAMES,
 }
-#: What a write calls a field that the file calls otherwise.
+#: Names in the file of the fields that a write calls otherwise.
 FILE_KEYS = {"name": "display_name", "slug": "", "offered_to": "rooms"}
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of one toolkit or agent: `new`, `changed` or `unchanged`."""
+    """Outcome for one toolkit or agent: `new`, `changed` or `unchanged`."""
 
     kind: str
     name: str
@@ -147,7 +147,7 @@ def _is(value: Any, wanted: str) -> bool:
 
 
 def _written(reading: _Reading, key: str, write: Callable[[], Applied]) -> Applied | None:
-    """What the write returns; None where it was refused, which is noted."""
+    """Run the write and return its outcome; None where it was refused, which is noted."""
     try:
         with transaction.atomic():
             return write()

@@ -15,7 +15,7 @@ from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
 ORDER = ("folder", "path", "pk")
-#: What a file can be looked for by.
+#: States by which files can be found.
 BROKEN, GOOD = "broken", "good"
 
 
@@ -53,7 +53,7 @@ def toolkit_named_or_404(name: str) -> Toolkit:
 
 
 def toolkit_review(tool_import: ToolImport, member: Membership) -> Mapping[str, Any]:
-    """What the review of a toolkit file shows beside its tools. At most seven queries."""
+    """Return the template values that the review of a toolkit file shows beside its tools. At most seven queries."""
     found = imported_toolkit(tool_import)
     return {
         "template": "capabilities/agents/sharing/_review_toolkit.html",

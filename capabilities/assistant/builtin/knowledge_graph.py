@@ -37,7 +37,7 @@ ENTITIES = 5_000
 RELATIONS = 20_000
 SEARCH_LIMIT = 20
 SHOWN_RELATIONS = 10
-#: Steps of a path, and entities that a search for one may come by.
+#: Steps of a path, and entities that a search for one may visit.
 STEPS = 10
 VISITED = 5_000
 
@@ -190,7 +190,8 @@ def _shown_relations(relations: list[list[str]]) -> dict[str, Any]:
 
 
 def _walked(context: ToolContext, start: int, end: int, max_steps: int) -> dict[int, Arrow]:
-    """By which arrow each entity was come by first, breadth first from the start. One query for each step."""
+    """Return the arrow by which each entity was first reached, breadth first from the start. One query for each
+    step."""
     came_by: dict[int, Arrow] = {}
     frontier = {start}
     for _ in range(max_steps):

@@ -36,7 +36,7 @@ def name_and_key(text: str, thing: str) -> dict[str, str]:
 
 
 def key_of(text: str) -> str:
-    """What a name is looked up by."""
+    """Return the key by which a name is looked up."""
     return folded(" ".join(text.split()))
 
 

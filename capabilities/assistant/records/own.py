@@ -1,4 +1,4 @@
-"""Whose rows these are, and how a write says no. Knows no single kind of row."""
+"""Owners of rows, and the refusals of their writes. Knows no single kind of row."""
 
 from __future__ import annotations
 

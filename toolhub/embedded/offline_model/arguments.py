@@ -279,7 +279,7 @@ def _read_text(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 Reader = Callable[[Sheet, Parameter], Any]
-#: What a parameter has to want, and who reads it: the surest first.
+#: Kinds of value that a parameter wants, and the function that reads them: the surest first.
 READERS: tuple[tuple[str, Reader], ...] = (
     ("url email path text", _read_written),
     ("choice", _read_choice),

@@ -12,7 +12,7 @@ from toolhub.embedded.offline_model.tools import IN_CHOICES, IN_NAME, Tool
 
 #: A match has to say at least this much; below it, chatting is the better answer.
 THRESHOLD = 2.6
-#: Of a message, what is read.
+#: Characters of a message that are read.
 MOST_CHARACTERS = 4_000
 _POLITE = re.compile(
     r"^\W*(?:(?:please|kindly|hey|hi|hello|ok(?:ay)?|now|then|so|and|also|first|next)\b[,!.]?\s*|"
@@ -21,7 +21,7 @@ _POLITE = re.compile(
     r"(?:let's|let us|go ahead and|help me(?: to)?|try to|do not forget to|don't forget to)\s+)+",
     re.IGNORECASE,
 )
-#: What a message shows by how it is written; a tool that needs such a value has the same word in its `shapes`.
+#: Shapes that a message shows by how it is written; a tool that needs such a value has the same word in its `shapes`.
 SHAPES = {
     **values.WRITTEN,
     "conversion": re.compile(r"\d\s*[^\W\d]+(?:\s[^\W\d]+)?\s+(?:to|into|in|as)\s+[^\W\d]+", re.IGNORECASE),

@@ -17,7 +17,7 @@ from toolhub.embedded.offline_model import words
 
 #: How deep rows and objects are read.
 DEPTH = 4
-#: What a word counts for by where the tool says it.
+#: Weight of a word by where the tool says it.
 IN_NAME, IN_SUMMARY, IN_PARAMETER, IN_PARAMETER_TEXT, IN_CHOICES = 3.0, 1.6, 1.2, 0.4, 1.5
 #: Notations, each with the formats and the names of the texts that are written in it.
 NOTATIONS = (

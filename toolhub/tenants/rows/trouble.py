@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import InterfaceError, InternalError, OperationalError
 
-#: Seconds after which a request is worth another try, and what people and programs are told meanwhile.
+#: Seconds after which a request is worth another try, and the answer that people and programs get meanwhile.
 RETRY_AFTER = 5
 CODE = "database_unavailable"
 MESSAGE = "The database cannot be used at the moment. Try again in a few seconds."

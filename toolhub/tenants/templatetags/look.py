@@ -20,7 +20,7 @@ from toolhub.tenants.rows.money import rounded_dollars
 
 register = template.Library()
 
-#: The icon of each state: never told by colour alone.
+#: Icon of each state: never shown by colour alone.
 STATE_ICONS = {
     "ok": "check-circle-fill",
     "run": "arrow-repeat",

@@ -19,7 +19,7 @@ REPOSITORY = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one call asks for."""
+    """Arguments of one call."""
 
     repo: str
     query: str

@@ -53,7 +53,7 @@ class Hunk:
 
 @dataclass
 class FilePatch:
-    """What becomes of one file: `created`, `changed` or `deleted`."""
+    """Change of one file: `created`, `changed` or `deleted`."""
 
     path: str
     change: str
@@ -259,7 +259,7 @@ class _Text:
         return first
 
     def _place_behind(self, hunk: Hunk, at: int) -> int:
-        """Of a hunk that only adds: behind the line that it names."""
+        """Return the place of a hunk that only adds: behind the line that it names."""
         if not self.lines:
             return 0
         if hunk.start is None or not at <= hunk.start <= len(self.lines):

@@ -65,7 +65,7 @@ class Repository:
     git: str
 
     def run(self, context: ToolContext, *arguments: str) -> Output:
-        """What a git command prints. Raises ToolError where it fails or takes too long."""
+        """Run a git command and return its output. Raises ToolError where it fails or takes too long."""
         switches = [part for key, value in SWITCHES.items() for part in ("-c", f"{key}={value}")]
         command = [self.git, "--no-pager", "--literal-pathspecs", "--no-replace-objects", *switches, *arguments]
         return _finished(command, self.work_tree, self._environment(), context)
@@ -95,7 +95,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Output:
-    """What was printed; `whole` is False where it was cut."""
+    """Text that was printed; `whole` is False where it was cut."""
 
     text: str
     whole: bool

@@ -44,7 +44,7 @@ class Forecast:
 
 
 def forecast(points: list[Point], at: float, method: str) -> Forecast:
-    """What is expected at that day. Raises ValueError with a sentence where the points do not allow it."""
+    """Predict the value at that day. Raises ValueError with a sentence where the points do not allow it."""
     if points and at <= points[-1][0]:
         raise ValueError("That day is not after the latest point: read it with series_list.")
     if method == "auto":
@@ -56,7 +56,8 @@ def forecast(points: list[Point], at: float, method: str) -> Forecast:
 
 
 def _nearest(points: list[Point], at: float) -> Forecast:
-    """Of the methods that have enough to go by, the one that missed the latest points by the least."""
+    """Return the forecast of the method that missed the latest points by the least, of those that have enough
+    points."""
     found = []
     for method in METHODS:
         try:
