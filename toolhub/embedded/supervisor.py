@@ -52,7 +52,8 @@ def say(sentence: str) -> None:
 
 
 def die_with_parent(parent: int) -> Callable[[], None] | None:
-    """What a child runs before it becomes its program, so that it does not outlive a killed parent. Linux only."""
+    """Return a function that a child runs before it becomes its program, so that it does not outlive a killed parent;
+    None where this is not Linux."""
     if _libc is None:
         return None
     prctl = _libc.prctl
@@ -215,7 +216,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `up` needs to know of the settings."""
+    """Settings that `up` needs to know."""
 
     data_dir: Path
     host: str
@@ -235,7 +236,7 @@ class Plan:
 
 
 def read_plan() -> Plan:
-    """What the settings say, read by a child. Where they are wrong, the child says why, and this exits as it did."""
+    """Read the settings in a child. Where they are wrong, the child says why, and this exits as it did."""
     child = subprocess.run(
         [sys.executable, "-m", "toolhub.embedded.plan"], cwd=BASE_DIR, stdout=subprocess.PIPE, check=False
     )

@@ -1,4 +1,4 @@
-"""What every write of configuration asks: does it give its actor more than the actor has?
+"""Check that a write of configuration gives its actor no more than the actor has.
 
 Nobody below access `admin` widens what they themselves may use or administer by category, and nobody changes
 anything of a member of higher access.
@@ -45,7 +45,7 @@ class Powers(Protocol):
 
 
 class HeldAbove(Protocol):
-    """What the members of higher access than somebody's hold, as it was read."""
+    """Powers of the members of higher access than somebody's, as they were read."""
 
     def why_changed(self, before: Any) -> str:
         """Why `before` may not have become this: a sentence that names the member; "" where both are the same."""
@@ -82,7 +82,8 @@ def _powers_of_all(members: Collection[Membership], at: datetime) -> Mapping[int
 
 
 def why_beyond(actor: Membership, member: Membership) -> str:
-    """What this member may use or administer and the actor may not, as a sentence; "" for nothing, and for an admin."""
+    """Return as a sentence what this member may use or administer and the actor may not; "" for nothing, and for an
+    admin."""
     if actor.has_access(Access.ADMIN):
         return ""
     moment = timezone.now()
@@ -161,7 +162,7 @@ def _check_not_wider(
 
 
 def _powers_of_linked(actor: Membership, moment: datetime) -> Mapping[int, Powers]:
-    """Of the accounts that may be the actor's as well, by key; none for an admin."""
+    """Return the powers of the accounts that may be the actor's as well, by key; none for an admin."""
     linked = [] if actor.has_access(Access.ADMIN) else linked_members(actor)
     return _powers_of_all(linked, moment) if linked else {}
 

@@ -61,7 +61,7 @@ def token_of(request: HttpRequest) -> ApiToken | None:
 
 
 def token_in(authorization: str) -> ApiToken | None:
-    """The same of a header Authorization."""
+    """Return the usable token that the value of a header Authorization bears. One query."""
     scheme, _, secret = authorization.partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret or len(secret) > MAX_SECRET:

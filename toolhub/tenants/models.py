@@ -198,7 +198,7 @@ class AdminRight(TenantModel):
 
 
 class Scope(models.TextChoices):
-    """What a token may be used for; none holds another."""
+    """Use that a token is good for; none holds another."""
 
     READ = "read", "Read everything that its member can read"
     CHAT = "chat", "Open sessions, send messages, stop turns, change its member’s own data"

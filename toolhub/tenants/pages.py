@@ -1,4 +1,4 @@
-"""What every page has around it: who is signed in, which organisation is open, and where the member can go."""
+"""Frame of every page: who is signed in, which organisation is open, and where the member can go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 def signed_in(view: View) -> View:
     """Send people without a login to the login page and back; keep what is shown out of every cache.
 
-    An htmx request would swap the login page into the middle of ours, so it is told to go there instead.
+    An htmx request would swap the login page into the middle of ours, so its answer sends the browser there instead.
     """
 
     @wraps(view)

@@ -94,8 +94,8 @@ class Handler(ASGIHandler):
             body.close()
 
     async def in_turn(self, work: Callable[[], T], receive: Receive) -> T:
-        """What `work` returns, run in a thread of the pool. Raises Busy where too many wait for one, and Left where the
-        client leaves before it has begun."""
+        """Run `work` in a thread of the pool and return its result. Raises Busy where too many wait for one, and Left
+        where the client leaves before it has begun."""
         if self.at_work < THREADS:
             return await self.in_thread(work)
         if self.waiting >= MOST_WAITING:
@@ -133,7 +133,7 @@ class Handler(ASGIHandler):
             raise Left
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` returns, run in a thread of the pool and in a copy of this context."""
+        """Run `work` in a thread of the pool, in a copy of this context, and return its result."""
         self.at_work += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, copy_context().run, work)

@@ -172,7 +172,8 @@ class McpDoor:
         return await self.in_thread(lambda: self.identified(scope, headers, site))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` returns, run in a thread that answers Django's requests too, and gives its connection back."""
+        """Run `work` in a thread that answers Django's requests too, give its connection back, and return its
+        result."""
 
         def run() -> T:
             try:

@@ -131,7 +131,7 @@ class ProviderPolicy(APIView):
         responses=PolicyOut,
     )
     def patch(self, request: Request, slug: str) -> Response:
-        """Change a provider's policy; what is left out stays. All of it empty removes it. Needs the right `policies`."""
+        """Change a provider's policy; what is left out stays, all empty removes it. Needs the right `policies`."""
         member = api_member(request, right=Right.POLICIES)
         return _save(request, member, _provider(slug))
 

@@ -50,8 +50,8 @@ class ProfileContent:
     description: str = ""
 
 
-#: Profiles that come with the service. The seven of `minimal` are other systems' names: an alias table says which tools they
-#: are here (`capabilities/contract/patterns.py`).
+#: Profiles that come with the service. The seven names of `minimal` are other systems': an alias table says which tools
+#: they are here (`capabilities/contract/patterns.py`).
 SHIPPED_PROFILES = (
     ProfileContent(
         "minimal",

@@ -73,7 +73,7 @@ def _fill_search(parameters: Sequence[Parameter], sheet: Sheet, arguments: dict[
 
 
 def _read_written(sheet: Sheet, parameter: Parameter) -> Any:
-    """An address, e-mail address or path; a text that says to whom may be an e-mail address."""
+    """Read an address, e-mail address or path; a text that names a recipient may be an e-mail address."""
     is_addressee = parameter.wants == "text" and parameter.is_named("to recipient sender cc bcc")
     pattern = values.WRITTEN.get("email" if is_addressee else parameter.wants)
     found = sheet.free(values.matches(pattern, sheet.text)) if pattern else []
@@ -224,7 +224,7 @@ def _read_lead(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 def _read_beside(sheet: Sheet, parameter: Parameter) -> Any:
-    """What qualifies the parameter's own word: "the blue room", "project Apollo"."""
+    """Read the word that qualifies the parameter's own word: "the blue room", "project Apollo"."""
     name = re.escape(parameter.name)
     text = sheet.left(sheet.payload)
     match = re.search(
@@ -236,7 +236,7 @@ def _read_beside(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 def _read_new_value(sheet: Sheet, parameter: Parameter) -> Any:
-    """What something is changed to, where the tool leaves open what changes: "rename item 3 to x"."""
+    """Read the value that something is changed to, where the tool leaves open what changes: "rename item 3 to x"."""
     if parameter.required or not parameter.is_named("title name label text value content"):
         return None
     change = r"\s*(?:rename|change|update|set|edit|modify|correct)\b.*?\b(?:to|as)\s+(\S.*)$"
@@ -271,7 +271,7 @@ def _row(part: str, text: str, counts: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_text(sheet: Sheet, parameter: Parameter) -> Any:
-    """What the message is about: the quoted, what follows the colon, or what is left of it."""
+    """Read the text that the message is about: the quoted, what follows the colon, or what is left of it."""
     if not parameter.required:
         return None
     quotes = sheet.free(sheet.quotes)

@@ -33,7 +33,8 @@ _OBJECT_OF_VERB = {"schedul": "#event", "remind": "remind", "rememb": "#memory",
 
 @dataclass(frozen=True)
 class Message:
-    """What the user said: `command` is what asks for a tool, `payload` what is quoted or stands after a colon."""
+    """Message of the user: `command` is the part that asks for a tool, `payload` what is quoted or stands after a
+    colon."""
 
     text: str
     command: str
@@ -78,7 +79,7 @@ def _shapes(text: str) -> frozenset[str]:
 
 
 def _verbs(command: str, is_question: bool) -> frozenset[str]:
-    """What is asked to be done: a question asks for reading, else the first verb says it."""
+    """Return the verbs of a command: a question asks for reading, else the first verb says it."""
     if is_question:
         return frozenset({"list", "read", "find"})
     stems = words.stems(_LIST_AS_NOUN.sub(r"\1", command))
@@ -180,7 +181,7 @@ def _object_fits(message: Message, tool: Tool) -> bool:
     stems = _substance(message.command)
     verb = next((stem for stem in stems[:5] if words.verbs(stem)), stems[0] if stems else "")
     objects = {stem for stem in stems if stem not in words.WEAK_STEMS and (stem != verb or not words.verbs(stem))}
-    # A word of the same group has to be in the name: "item" in a summary is said of many things.
+    # A word of the same group has to be in the name: "item" in a summary may mean many things.
     kin = {*words.nouns({*objects, verb}), _OBJECT_OF_VERB.get(verb, "")}
     named = any(tool.terms.get(key, 0.0) >= IN_NAME for key in kin)
     return named or any(tool.terms.get(stem, 0.0) >= IN_CHOICES for stem in objects)

@@ -70,7 +70,8 @@ class Sheet:
         return text[:end]
 
     def rest(self, *, take: bool = False) -> str:
-        """What the message says beyond asking for the tool: after the colon if there is one. `take` uses it up."""
+        """Return what the message says beyond asking for the tool: after the colon if there is one. `take` uses it
+        up."""
         text = self.left()
         start, end = self.payload, len(text)
         if start is None or not trimmed(text[start:]):

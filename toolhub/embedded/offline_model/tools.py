@@ -52,7 +52,7 @@ class Parameter:
 
     @cached_property
     def wants(self) -> str:
-        """What its value has to be: choice, number, boolean, array, object, a notation, or any `text`."""
+        """Kind of value that the parameter takes: choice, number, boolean, array, object, a notation, or any `text`."""
         if self.choices:
             return "choice"
         if self.kind != "string":
@@ -126,7 +126,7 @@ def _tool(source: str) -> Tool:
     schema = function.get("parameters")
     root = schema if isinstance(schema, dict) else {}
     parameters = _fields(_resolved(root, root), root, DEPTH)
-    # Whom a tool serves is not what it is about.
+    # The people that a tool serves are not its subject.
     about = re.sub(r"\bthe (?:user|member)(?:['’]s)?\b", "", description, flags=re.IGNORECASE)
     summary = about.partition(". ")[0]
     texts = [(name, IN_NAME), (summary, IN_SUMMARY)]
@@ -142,7 +142,7 @@ def _tool(source: str) -> Tool:
 
 
 def _verbs(name: str, summary: str) -> frozenset[str]:
-    """What the tool does: by its name, or where that says nothing, by how its description begins.
+    """Return the verbs of the tool: by its name, or where that says nothing, by how its description begins.
 
     A name begins with its verb or ends in it (create_task, task_create). Where both ends could be one (list_add), the
     description decides; where that says a third thing, any of them may be meant.

@@ -33,7 +33,7 @@ MAX_REASON = 300
 
 
 class Recent:
-    """What was written lately, by member and denial."""
+    """Denials that were written lately, by member and denial."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[int, str], float] = OrderedDict()

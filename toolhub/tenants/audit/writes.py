@@ -104,7 +104,7 @@ class BrokenEntry:
 
 @dataclass(frozen=True)
 class ChainEnd:
-    """What an intact chain has come to: how many entries, and the hash of the last."""
+    """End of an intact chain: the number of its entries, and the hash of the last."""
 
     count: int
     head: str

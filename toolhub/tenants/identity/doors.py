@@ -138,7 +138,7 @@ def _done(request: HttpRequest, door: str, target: str, *args: str) -> HttpRespo
 @require_http_methods(["GET", "POST"])
 @one_answer_to_dead_links
 def join(request: HttpRequest) -> HttpResponse:
-    """Join with a new account, or with the one that is signed in; who is signed in as somebody else is told to switch.
+    """Join with a new account, or with the one that is signed in; a user signed in as somebody else is asked to switch.
 
     Whoever is not signed in gets the same page, whether the address has an account or not: admins of any organisation
     can invite any address, and open the link themselves.

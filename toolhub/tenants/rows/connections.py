@@ -1,6 +1,6 @@
-"""What a thread beside Django's requests does with its connection to the database.
+"""Database connections of threads beside Django's requests.
 
-On PostgreSQL it has one only while a statement or a transaction runs (`toolhub/postgresql`).
+On PostgreSQL such a thread has one only while a statement or a transaction runs (`toolhub/postgresql`).
 """
 
 from __future__ import annotations

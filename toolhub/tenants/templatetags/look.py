@@ -61,7 +61,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 def _rounded(moment: datetime) -> datetime:
-    """So that eight hours from now is not told as seven, a second later."""
+    """Round a moment up, so that eight hours from now is not shown as seven, a second later."""
     left = moment - now()
     if left < timedelta(minutes=1):
         return moment
