@@ -26,7 +26,7 @@ class JsonRefused(ValueError):
 
 
 class TooMuchJson(JsonRefused):
-    """It has more bytes or values than are taken, or stands deeper."""
+    """Text that has more bytes or values than are taken, or is nested deeper."""
 
 
 def load_json(

@@ -379,7 +379,8 @@ def worker_command(concurrency: int) -> list[str]:
 
 
 def watch_command(folder: Sequence[str]) -> list[str]:
-    """It tells on standard output what became of each file, and ends where the folder cannot be watched."""
+    """Return the command that watches the folder: it says on standard output how each file came out, and ends where the
+    folder cannot be watched."""
     return [sys.executable, "manage.py", "sync_tools", *folder, "--watch"]
 
 

@@ -39,7 +39,8 @@ class TenancyMiddleware:
 
 
 def identify(request: HttpRequest) -> Membership | None:
-    """Who asks: by the token alone under API_PREFIXES, by the signed-in user under /o/<organisation>/, else nobody."""
+    """Return the member that asks: by the token alone under API_PREFIXES, by the signed-in user under
+    /o/<organisation>/, else None."""
     membership: Membership | None = None
     if request.path_info.startswith(API_PREFIXES):
         token = token_of(request)

@@ -64,7 +64,8 @@ class Organisation(models.Model):
 
 
 class Access(models.TextChoices):
-    """How much of the organisation a member administers. Each level holds what the ones before it hold."""
+    """Level of access: how much of the organisation a member administers. Each level holds what the ones before it
+    hold."""
 
     VIEWER = "viewer", "Viewer"
     MEMBER = "member", "Member"
@@ -146,7 +147,7 @@ class Membership(PublicModel):
         return Access(self.access).rank >= at_least.rank
 
     def has_right(self, right: Right, category: str = EVERY_CATEGORY) -> bool:
-        """Whether this member holds one admin right, by level or by delegation. One query for a delegated one.
+        """Return whether this member holds one admin right, by level or by delegation. One query for a delegated one.
 
         A right that was given for one category counts for that category alone.
         """
@@ -161,12 +162,12 @@ class Membership(PublicModel):
         return Reach(frozenset(category for name, category in self._delegated if name == right))
 
     def holds_by_access(self, right: Right) -> bool:
-        """Whether the level of access alone holds the right, without any that was delegated. No query."""
+        """Return whether the level of access alone holds the right, without any that was delegated. No query."""
         return self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS)
 
     @property
     def approves_code(self) -> bool:
-        """Whether this member decides on versions that wait, if only in one category."""
+        """True where this member decides on versions that wait, if only in one category."""
         return bool(self.reach(Right.APPROVE_CODE))
 
     @cached_property
@@ -284,7 +285,8 @@ class ResetLink(TenantModel):
 
 
 class AuditEntry(TenantModel):
-    """Who changed what, from what, to what. Written in the transaction of the change, and never changed.
+    """Entry of the audit: who changed what, from what, to what. Written in the transaction of the change, and never
+    changed.
 
     The entries of an organisation are a chain: each is numbered, and its hash covers its content and the hash before.
     """

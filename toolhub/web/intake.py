@@ -120,7 +120,7 @@ async def read_body(receive: Receive, most: int) -> bytes | None:
 
 
 def is_inside(headers: dict[bytes, bytes]) -> bool:
-    """Whether a login or a token came with it; whether it is a good one, the application will say."""
+    """Return whether a login or a token came with the request; the application checks whether it is a good one."""
     return b"authorization" in headers or b"sessionid=" in headers.get(b"cookie", b"")
 
 

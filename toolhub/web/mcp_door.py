@@ -161,7 +161,7 @@ class McpDoor:
             place.leave()
 
     async def admitted(self, scope: Scope, headers: Headers) -> Caller:
-        """Who asks, and for what. Raises Refused."""
+        """Return the caller, and what it asks for. Raises Refused."""
         if not self.is_open:
             raise Refused(503, "starting", "The service starts or ends.", retry_after=str(TRY_AGAIN))
         check_host(headers)
@@ -238,14 +238,14 @@ def check_host(headers: Headers) -> None:
 
 
 def scheme_of(scope: Scope, headers: Headers) -> str:
-    """How the client came, as a proxy that ends TLS says."""
+    """Return the scheme by which the client came, as a proxy that ends TLS says."""
     if settings.BEHIND_TLS_PROXY and text_of(headers, b"x-forwarded-proto") == "https":
         return "https"
     return str(scope.get("scheme", "http"))
 
 
 def opens_stream(method: str, headers: Headers) -> bool:
-    """Whether a client of a protocol before 2026-07-28 asks for the stream that tells of changes."""
+    """Return whether a client of a protocol before 2026-07-28 asks for the stream of changes."""
     version = text_of(headers, b"mcp-protocol-version")
     is_old = not version or version in HANDSHAKE_PROTOCOL_VERSIONS
     return method == "GET" and is_old and "text/event-stream" in text_of(headers, b"accept")

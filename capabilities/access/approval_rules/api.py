@@ -90,7 +90,8 @@ class RuleList(APIView):
         responses={201: ApprovalRuleOut},
     )
     def post(self, request: Request) -> Response:
-        """It counts from the next call on, in running turns too. Needs the right `policies`."""
+        """Add an approval rule. The rule counts from the next call on, in running turns too. Needs the right
+        `policies`."""
         actor = api_member(request, right=Right.POLICIES)
         body = checked(ApprovalRuleIn, request)
         with refusals():

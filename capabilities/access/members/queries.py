@@ -35,7 +35,7 @@ class UsableTool:
 
 @dataclass(frozen=True)
 class UsableCategory:
-    """How many tools of a category there are and how many the member may use, with the tokens of those."""
+    """Number of tools of a category, number of those that the member may use, and the tokens of those."""
 
     name: str
     title: str

@@ -27,7 +27,8 @@ class MyTool:
 
 @dataclass
 class OpenCategory:
-    """How many of a category's tools that are switched on the member may use, and what opens them."""
+    """Number of a category's tools that are switched on, number of those that the member may use, and what opens
+    them."""
 
     name: str
     tools: int = 0

@@ -90,8 +90,8 @@ class PolicyList(APIView):
         operation_id="policies_list", summary="Policies", parameters=PAGE_PARAMETERS, responses=paged(PolicyOut)
     )
     def get(self, request: Request) -> Response:
-        """Those that say something: the organisation's, and those of providers. What has none lets everything through.
-        A policy only takes away: roles and grants decide first what a member may use."""
+        """List the policies that say something: the organisation's, and those of providers. A layer without one lets
+        everything through. A policy only takes away: roles and grants decide first what a member may use."""
         member = api_member(request, right=Right.POLICIES)
         warnings = policy_warnings(member.organisation)
         return Response(page(request, shown_policies(), "id", lambda row: _shown(row, warnings), at_once=AT_ONCE))
@@ -100,7 +100,7 @@ class PolicyList(APIView):
 class OrganisationPolicy(APIView):
     @extend_schema(operation_id="policies_read_organisation", summary="The organisation’s policy", responses=PolicyOut)
     def get(self, request: Request) -> Response:
-        """It comes first: what it lets through, a provider's policy gets."""
+        """Return the organisation's policy. It comes first: what it lets through, a provider's policy gets."""
         return Response(_policy_out(api_member(request, right=Right.POLICIES), None))
 
     @with_dry_run("policy")

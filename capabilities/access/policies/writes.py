@@ -208,8 +208,8 @@ def delete_profile(profile: PolicyProfile, *, actor: Membership) -> None:
 
 @transaction.atomic
 def install_profiles(organisation: Organisation) -> None:
-    """Those that come with the service and are not there yet. For a new organisation, and where a newer version brings
-    one."""
+    """Add the profiles that come with the service and are not there yet. For a new organisation, and where a newer
+    version brings one."""
     there = set(PolicyProfile.objects.filter(organisation=organisation).values_list("name", flat=True))
     for content in SHIPPED_PROFILES:
         if content.name not in there:

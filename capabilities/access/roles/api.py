@@ -103,7 +103,7 @@ class RoleList(APIView):
     @with_dry_run("role")
     @extend_schema(operation_id="roles_create", summary="Add a role", request=RoleIn, responses={201: RoleOut})
     def post(self, request: Request) -> Response:
-        """It opens nothing unless it says so, and nobody has it yet."""
+        """Add a role. A new role opens nothing unless it says so, and nobody has it yet."""
         member = api_member(request, right=Right.ROLES)
         body = checked(RoleIn, request)
         with refusals():

@@ -76,7 +76,7 @@ class Cell:
 
     @property
     def differs(self) -> bool:
-        """Whether a tool says something else than its category."""
+        """True where a tool says something else than its category."""
         return self.place[1] == "t" and bool(self.said) and (self.said == Effect.ALLOW) != self.inherits
 
     @property
@@ -255,7 +255,8 @@ def matrix_rows(
 
 
 def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
-    """Those of the page that is asked for, with their `tool_count`; the name of the last, where there are more."""
+    """Return the categories of the page that is asked for, with their `tool_count`; and the name of the last, where
+    there are more."""
     categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
     if only:
         return list(categories.filter(name=only)), ""

@@ -71,12 +71,12 @@ class CategoryLine:
 
     @property
     def is_listed(self) -> bool:
-        """Whether a rule names the category or one of its tools."""
+        """True where a rule names the category or one of its tools."""
         return bool(self.said or self.differing)
 
     @property
     def not_shown(self) -> int:
-        """How many tools with a rule of their own are not in the page."""
+        """Number of tools with a rule of their own that are not in the page."""
         return self.differing - sum(bool(tool.said) for tool in self.tools)
 
 

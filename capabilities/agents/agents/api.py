@@ -216,7 +216,7 @@ class AgentIn(CallsIn):
 
 
 def shown_agents(member: Membership) -> QuerySet[Agent]:
-    """Those that the member sees."""
+    """Return the agents that the member sees."""
     own = AgentTool.objects.select_related("tool").order_by("position", "tool__category__name", "tool__name")
     toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
     return (

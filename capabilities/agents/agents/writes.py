@@ -178,7 +178,7 @@ def agent_stamp(agent: Agent) -> str:
 
 
 def is_used(agent: Agent) -> bool:
-    """Whether any row that must stay names the agent. A query for each table that could."""
+    """Return whether any row that must stay names the agent. A query for each table that could."""
     relations = [relation for relation in Agent._meta.related_objects if relation.on_delete is PROTECT]
     return any(
         relation.related_model._base_manager.filter(**{relation.field.name: agent}).exists() for relation in relations

@@ -131,7 +131,7 @@ class HookList(APIView):
 
     @extend_schema(operation_id="hooks_create", summary="Add a hook", request=HookIn, responses={201: HookOut})
     def post(self, request: Request) -> Response:
-        """It counts from the next call on, in running turns too."""
+        """Add a hook. The hook counts from the next call on, in running turns too."""
         member = api_member(request, right=Right.HOOKS)
         body = checked(HookIn, request)
         with refusals():

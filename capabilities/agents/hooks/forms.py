@@ -160,7 +160,7 @@ class HookForm(forms.Form):
 
     @property
     def shows_conditions(self) -> bool:
-        """Whether the fields that are folded away are shown: something is set, or wrong."""
+        """True where the fields that are folded away are shown: something is set, or wrong."""
         names = ("agents", "providers", "members")
         return any(name in self.errors or self[name].value() for name in names)
 

@@ -169,8 +169,8 @@ def shown_in_force(tool: ResolvedTool) -> list[ShownInForce]:
 
 
 def chosen(agent: str = "", provider: str = "", toolkit: str = "", *, tool: str = "") -> Chosen:
-    """Those of these short names; the agent's own provider where none is named. A query for each name that is given.
-    Raises ChangeRefused for one that is not there."""
+    """Return the agent, provider and toolkit with these short names; the agent's own provider where none is named. A
+    query for each name that is given. Raises ChangeRefused for one that is not there."""
     found_agent = _one(
         Agent.objects.select_related("model__provider").defer("model__provider__api_key"), "agent", agent
     )

@@ -101,7 +101,8 @@ def runtime_layer(request: MemberRequest, org: str, kind: str, slug: str = "") -
 
 
 def _saved(request: MemberRequest, layer: LayerOf, form: KnobsForm, pattern: str) -> bool:
-    """Whether the form was stored; else it says why not. A pattern under another name than before is taken over."""
+    """Return whether the form was stored; else it shows why not. A pattern under another name than before is taken
+    over."""
     member = request.membership
     try:
         if isinstance(form, SharedForm):

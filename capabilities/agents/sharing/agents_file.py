@@ -211,7 +211,7 @@ def _applied(reading: _Reading, kind: str, name: str, is_new: bool, before: str)
 
 
 def _audit_head(actor: Membership) -> str:
-    """It changes with each change that is put on record."""
+    """Return the head of the audit, which changes with each change that is put on record."""
     heads = Organisation.objects.filter(pk=actor.organisation_id).values_list("audit_head", flat=True)
     return str(heads.get())
 

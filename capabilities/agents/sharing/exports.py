@@ -244,7 +244,7 @@ def _named_modules(entries: Iterable[Mapping[str, Any]], modules: _Modules) -> l
 
 
 def _credentials(tools: Iterable[Tool], entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """How requests are signed, by name: never a secret, never who has one."""
+    """List the ways in which requests are signed, by name: never a secret, never who has one."""
     named = {entry.get("credential") for entry in entries}
     found = {tool.credential.name: tool.credential for tool in tools if tool.credential and tool.kind != MCP}
     return [_credential(found[name]) for name in sorted(found) if name in named]

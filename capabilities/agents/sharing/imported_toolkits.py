@@ -88,7 +88,7 @@ def _line(said: Mapping[str, Any], name: str) -> ToolkitLine:
 
 
 def _is_same(stored: ToolkitContent, content: ToolkitContent) -> bool:
-    """Whether the file would change nothing of the toolkit that is here."""
+    """Return whether the file would change nothing of the toolkit that is here."""
     return stored.description == content.description and _plain(stored.tools) == _plain(_with_safety(content, stored))
 
 

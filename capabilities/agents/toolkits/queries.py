@@ -111,7 +111,7 @@ def toolkit_page_or_404(name: str, member: Membership) -> ToolkitPage:
 
 
 def categories_for_toolkits() -> Sequence[Category]:
-    """Those that a toolkit may hold, with how many tools each has and their tokens. One query."""
+    """Return the categories that a toolkit may hold, each with the number of its tools and their tokens. One query."""
     reserved = Q(name=META_CATEGORY) | Q(pk__in=Tool.objects.filter(name__in=RESERVED_TOOLS).values("category"))
     return list(_counted(Category.objects.exclude(reserved)))
 

@@ -211,7 +211,7 @@ def _whole_days(first: date, last: date, zone: ZoneInfo) -> Span:
 
 
 def _next_at(begin: datetime, clock: time) -> datetime:
-    """That time of day, or of the next day where it is earlier than the beginning: 22:00 to 02:00."""
+    """Return that time of day, or of the next day where it is not later than the beginning: 22:00 to 02:00."""
     end = datetime.combine(begin.date(), clock, begin.tzinfo)
     return end if end > begin else end + timedelta(days=1)
 

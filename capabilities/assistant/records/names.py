@@ -1,4 +1,4 @@
-"""How names that people type are kept and compared, and how texts are searched. Knows no tool and no row."""
+"""Names that people type: their form, their comparison, and the search in texts. Knows no tool and no row."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def words_of(query: str) -> list[str]:
 
 
 def holds_all(words: Iterable[str], *texts: str) -> bool:
-    """Whether each word occurs in one of the texts."""
+    """Return whether each word occurs in one of the texts."""
     whole = folded("\n".join(texts))
     return all(word in whole for word in words)

@@ -63,7 +63,7 @@ def small_talk(text: str) -> str:
 
 
 def asks_for_help(text: str) -> bool:
-    """Whether the message asks what can be asked."""
+    """Return whether the message asks for help: what can be asked."""
     return re.fullmatch(_HELP, _bare_words(text)) is not None
 
 

@@ -148,7 +148,8 @@ def _read_choice(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 def _is_meant(sheet: Sheet, found: Found) -> bool:
-    """Whether a mention is about the deed: "closed tickets", or beside a text that is set apart or not wanted."""
+    """Return whether a found value belongs to the deed: "closed tickets", or beside a text that is set apart or not
+    wanted."""
     if sheet.in_payload(found):
         return False
     following = words.WORD.match(sheet.text, found.end + 1)

@@ -159,7 +159,7 @@ def _verb_score(message: Message, tool: Tool) -> float:
 
 
 def is_strong(message: Message, tool: Tool) -> bool:
-    """Whether the message asks for just this deed, in so many words: what a tool that may change something needs.
+    """Return whether the message asks for just this deed, in plain words, as a tool that may change something needs it.
 
     The verb has to be the tool's or of its kind, and the object has to stand in the tool's name, its summary or its
     choices, or to be in a notation that the tool cannot do without. Naming the tool itself is enough.

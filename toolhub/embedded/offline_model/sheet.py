@@ -51,7 +51,7 @@ class Sheet:
         self._tool_words = frozenset((*tool.name_stems, *summary, *of_name, *words.nouns(summary)))
 
     def free(self, found: Iterable[Found]) -> list[Found]:
-        """Those of the values of which no part is used up."""
+        """Return the values of which no part is used up."""
         return [each for each in found if not any(each.overlaps(*part) for part in self._taken)]
 
     def take(self, found: Found) -> Any:
@@ -83,12 +83,12 @@ class Sheet:
         return re.sub(r"^\s*an?\s+(?=\w{2})", "", text[start:end])
 
     def names_object(self, word: str) -> bool:
-        """Whether the tool is about what this word says."""
+        """Return whether the tool is about what this word says."""
         stem = words.stem(word)
         return stem in self._tool_words or not words.nouns([stem]).isdisjoint(self._tool_words)
 
     def is_tool_talk(self, text: str) -> bool:
-        """Whether the text says nothing but the tool's own words."""
+        """Return whether the text says nothing but the tool's own words."""
         return all(stem in self._tool_words or words.groups(stem) & self._tool_words for stem in words.stems(text))
 
     def _front(self, text: str) -> int:

@@ -47,7 +47,7 @@ class Parameter:
         return tuple(words.stem(part) for part in words.parts(self.name))
 
     def is_named(self, names: str) -> bool:
-        """Whether one of these words is in its name."""
+        """Return whether one of these words is in the name."""
         return not {words.stem(name) for name in names.split()}.isdisjoint(self.name_stems)
 
     @cached_property
@@ -84,7 +84,7 @@ class Tool:
 
     @cached_property
     def only_reads(self) -> bool:
-        """Whether what it does changes nothing, by its words: it reads, or is called by what it tells."""
+        """True where the tool changes nothing, by its words: it reads, or is named after its result."""
         if self.kinds:
             return self.kinds <= {"read", "compute"}
         first = words.WORD.match(self.description)
@@ -96,7 +96,7 @@ class Tool:
 
     @cached_property
     def makes_available(self) -> bool:
-        """Whether it loads tools."""
+        """True where the tool loads tools."""
         return "load" in self.verbs and bool({"tool", "toolkit"} & self.terms.keys())
 
     @cached_property

@@ -23,7 +23,7 @@ request_id: ContextVar[str] = ContextVar("toolhub_request_id", default="")
 
 
 def in_request() -> bool:
-    """Whether a request to the web server is being answered, and not the work of a worker or a command."""
+    """Return whether a request to the web server is being answered, and not the work of a worker or a command."""
     return bool(request_id.get())
 
 

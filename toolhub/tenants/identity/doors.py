@@ -114,7 +114,7 @@ def _opened_link(request: HttpRequest, door: str) -> str:
 
 
 def _is_for(request: HttpRequest, digest: str) -> bool:
-    """Whether the posted form was shown for this link; another may have been opened in another tab since."""
+    """Return whether the posted form was shown for this link; another may have been opened in another tab since."""
     if request.POST.get(MARK) == _mark(digest):
         return True
     messages.warning(request, "Another link was opened in this browser meanwhile. Please look again.")

@@ -78,7 +78,8 @@ def category_names() -> list[tuple[str, str]]:
 
 
 def may_manage(actor: Membership, member: Membership) -> bool:
-    """Whether `actor` may change, remove or let in again this member: somebody else, who holds nothing beyond them."""
+    """Return whether `actor` may change, remove or let in again this member: somebody else, who holds nothing beyond
+    them."""
     return not why_not(actor, member)
 
 

@@ -15,8 +15,8 @@ WRONG_STATEMENT, READ_ONLY = 1, "25006"
 
 
 def is_database_trouble(error: BaseException | None) -> bool:
-    """Whether it, or what led to it, says that the database is away, busy, full or locked: no connection in time, one
-    that was refused or lost, a statement that took too long, a lock that others hold."""
+    """Return whether the error, or one that led to it, says that the database is away, busy, full or locked: no
+    connection in time, one that was refused or lost, a statement that took too long, a lock that others hold."""
     for _ in range(CHAIN):
         if error is None:
             return False

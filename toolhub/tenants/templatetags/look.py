@@ -48,7 +48,8 @@ def badge(state: str, text: str) -> SafeString:
 
 @register.simple_tag
 def ago(moment: datetime | None) -> SafeString | str:
-    """How long ago, or how long from now, with the exact time on hover. What is to come is rounded to the nearest."""
+    """Show how long ago, or how long from now, with the exact time on hover. A time to come is rounded to the
+    nearest."""
     if moment is None:
         return "never"
     exact = localtime(moment)

@@ -135,7 +135,7 @@ def _weeks_before(points: list[Point], at: float) -> float | None:
 
 
 def _held_out(points: list[Point]) -> int:
-    """How many of the latest points a method is tried on."""
+    """Return the number of the latest points that a method is tried on."""
     return max(1, min(20, len(points) // 4))
 
 
@@ -150,8 +150,9 @@ def _missed(points: list[Point], guess: Callable[[list[Point], float], float], l
 
 
 def _student(freedom: int) -> float:
-    """How many standard deviations the interval reaches, by Student's distribution (Cornish and Fisher's expansion:
-    under 1 % off from 3 degrees of freedom on; 2 degrees, which the mean of 3 points has, are 3 % off)."""
+    """Return the number of standard deviations that the interval reaches, by Student's distribution (Cornish and
+    Fisher's expansion: under 1 % off from 3 degrees of freedom on; 2 degrees, which the mean of 3 points has, are 3 %
+    off)."""
     z = NormalDist().inv_cdf((1 + SURE) / 2)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

@@ -216,7 +216,7 @@ def _made(folder: int | None, name: str, path: str, change: Change) -> tuple[byt
 
 @contextmanager
 def _new_folders(root: Path, missing: Sequence[tuple[str, ...]]) -> Iterator[None]:
-    """Those of these folders that were made meanwhile go again where the block fails."""
+    """Remove again those of these folders that were made meanwhile, where the block fails."""
     paths = {parts[:length] for parts in missing for length in range(1, len(parts) + 1)}
     new = [parts for parts in sorted(paths, key=len, reverse=True) if not _is_there(root, parts)]
     try:
