@@ -27,5 +27,5 @@ class Channel(redis.Channel):
 
 
 def use_our_channel() -> None:
-    """For every connection of this process, whatever the scheme of its address."""
+    """Use this channel for every connection of this process, whatever the scheme of its address."""
     redis.Transport.Channel = Channel

@@ -122,7 +122,8 @@ def _lasts(grant: GrantState, moment: datetime) -> bool:
 
 
 def read_powers(members: Collection[Membership], since: datetime) -> dict[int, MemberPowers]:
-    """By key of the member. Five queries, one more for each member whose delegated rights were not asked for yet."""
+    """Return the powers by key of the member. Five queries, one more for each member whose delegated rights were not
+    asked for yet."""
     keys = [member.pk for member in members]
     permissions_by_member, grants, tools = permissions_of_each(keys), _grants(keys, since), _tools()
     roles: dict[int, set[int]] = {key: set() for key in keys}

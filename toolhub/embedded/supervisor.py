@@ -166,7 +166,8 @@ def lock_data_dir(data_dir: Path) -> IO[str]:
 
 
 def socket_path(data_dir: Path, name: str) -> Path:
-    """In the data folder, or, where that path is longer than a socket's may be, in a private temporary folder."""
+    """Return the path in the data folder, or, where it is longer than a socket's may be, in a private temporary
+    folder."""
     folder = data_dir / "valkey"
     if len(os.fsencode(folder / name)) > LONGEST_SOCKET_PATH:
         digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]

@@ -92,7 +92,7 @@ def why_beyond(actor: Membership, member: Membership) -> str:
 
 
 def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For a function that changes the configuration, with the one who does as its keyword `actor`.
+    """Guard a function that changes the configuration, with the one who does as its keyword `actor`.
 
     It runs in one transaction with the organisation's row held, so writes of one organisation come one after the other.
     It is undone and `refused` is raised where, afterwards, below access `admin`
@@ -174,7 +174,8 @@ def _check_linked_not_wider(
     moment: datetime,
     refused: Callable[[str], Exception],
 ) -> None:
-    """No account that may be the actor's gained what the actor might not use: one person could use it then."""
+    """Refuse where an account that may be the actor's gained what the actor might not use: one person could use it
+    then."""
     if not before:
         return
     linked = {member.pk: member for member in linked_members(actor) if member.pk in before}

@@ -106,7 +106,7 @@ EVERY_CATEGORY = ""
 
 @dataclass(frozen=True)
 class Reach:
-    """In which categories a member holds a right. False where in none."""
+    """Categories in which a member holds a right. False where in none."""
 
     categories: frozenset[str]
 
@@ -154,7 +154,7 @@ class Membership(PublicModel):
         return self.reach(right).covers(category)
 
     def reach(self, right: Right) -> Reach:
-        """Where this member holds one admin right. One query for the first delegated one that is asked for."""
+        """Return where this member holds one admin right. One query for the first delegated one that is asked for."""
         if self.ended_at is not None:
             return NOWHERE
         if self.holds_by_access(right):

@@ -44,7 +44,7 @@ BUSY_JSON = json.dumps({"error": {"code": "busy", "message": BUSY, "field": None
 
 
 class Busy(Exception):
-    """So many requests wait for a thread that this one is not taken."""
+    """Refusal of a request, because too many wait for a thread."""
 
 
 class Left(Exception):

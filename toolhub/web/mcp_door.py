@@ -184,7 +184,8 @@ class McpDoor:
         return await self.django.in_thread(run)
 
     def identified(self, scope: Scope, headers: Headers, site: str) -> Caller:
-        """In a thread: the token, what it may, and what the path names. Two queries. Raises Refused."""
+        """Identify the caller, in a thread: the token, what it may, and what the path names. Two queries. Raises
+        Refused."""
         token = token_in(text_of(headers, b"authorization"))
         if token is None:
             raise Refused(

@@ -78,8 +78,8 @@ class RuleList(APIView):
         responses=paged(ApprovalRuleOut),
     )
     def get(self, request: Request) -> Response:
-        """By the time they were made; a call is asked about in the order of `priority` and `name`. Needs the right
-        `policies`."""
+        """List the rules by the time they were made; a call is asked about in the order of `priority` and `name`. Needs
+        the right `policies`."""
         api_member(request, right=Right.POLICIES)
         return Response(page(request, rules_in_order(), "pk", shown))
 

@@ -29,7 +29,7 @@ def rules_in_order() -> QuerySet[ApprovalRule]:
 
 
 def rules_page(*, after: str = "", before: str = "") -> Page[ApprovalRule]:
-    """In the order in which they are asked. One query."""
+    """Return a page of rules, in the order in which they are asked. One query."""
     return Keyset(rules_in_order(), ORDER).page(after, before)
 
 

@@ -55,7 +55,7 @@ COLUMNS = (
 
 
 def rule_content(rule: ApprovalRule) -> RuleContent:
-    """As it is stored. Reads its toolkit, role and agent."""
+    """Return the rule's content as it is stored. Reads its toolkit, role and agent."""
     return RuleContent(**_told(rule))
 
 

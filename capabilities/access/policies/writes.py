@@ -115,7 +115,8 @@ def stored_policy(provider: Provider | None) -> Policy | None:
 
 
 def policy_content(policy: Policy | None) -> PolicyContent:
-    """As it is stored. What cannot be read is left out: a form shows what is left, and says so."""
+    """Return the policy's content as it is stored. What cannot be read is left out: a form shows what is left, and says
+    so."""
     if policy is None:
         return PolicyContent()
     lists = (_texts(each) for each in (policy.allow, policy.also_allow, policy.deny))

@@ -180,7 +180,7 @@ def check_changes(changes: Mapping[Place, str]) -> dict[str, Role]:
 
 
 def rules_of_roles(roles: Iterable[Role]) -> dict[int, tuple[Rule, ...]]:
-    """By key of the role. One query."""
+    """Return the rules by key of the role, sorted. One query."""
     found: dict[int, list[Rule]] = {role.pk: [] for role in roles}
     lines = RoleRule.objects.filter(role__in=list(found))
     for key, effect, category, tool in lines.values_list("role_id", "effect", "category__name", "tool__name"):

@@ -28,7 +28,7 @@ MEMBERS_SHOWN = 100
 
 
 def roles_shown() -> Sequence[Role]:
-    """With how many members and rules each has. One query."""
+    """Return the roles, each with the numbers of its members and rules. One query."""
     active = Q(role_memberships__membership__ended_at=None)
     return list(
         Role.objects.annotate(

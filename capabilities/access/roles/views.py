@@ -174,7 +174,7 @@ def _save(
     may_change: bool,
     stamp: str | None = None,
 ) -> None:
-    """With a right for a category only rules."""
+    """Save the role and its members; with a right for a category, only its rules."""
     if may_change:
         update_role(role, content, given=members.given, taken=members.taken, actor=actor, stamp=stamp)
     else:

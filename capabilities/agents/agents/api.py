@@ -253,7 +253,7 @@ class AgentList(APIView):
 class AgentDetail(APIView):
     @extend_schema(operation_id="agents_read", summary="One agent", responses=AgentDetailOut)
     def get(self, request: Request, slug: str) -> Response:
-        """With its prompt, for who has the right `agents`."""
+        """Return one agent; with its prompt, for who has the right `agents`."""
         member = api_member(request)
         return Response(_agent_out(member, slug, sees_prompt=member.has_right(Right.AGENTS)))
 

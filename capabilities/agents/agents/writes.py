@@ -118,7 +118,7 @@ COLUMNS = (
 
 
 def agent_content(agent: Agent) -> AgentContent:
-    """As it is stored; the lists are left as they are."""
+    """Return the agent's content as it is stored; its lists are None, so that a write leaves them as they are."""
     return AgentContent(**{name: getattr(agent, name) for name in COLUMNS})
 
 

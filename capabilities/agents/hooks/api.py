@@ -99,7 +99,7 @@ class HookIn(serializers.Serializer[Any]):
 
 
 def _content(body: dict[str, Any], base: HookContent | None = None) -> HookContent:
-    """With what the body says, on what is stored."""
+    """Build a hook's content from the body; the stored one gives what the body leaves out."""
     entry = {**(base.entry if base else {}), **{name: body[name] for name in FIELDS if name in body}}
     others = {name: body[name] for name in ("description", "is_enabled") if name in body}
     return replace(base or HookContent({}), entry=entry, **others)

@@ -189,7 +189,7 @@ def _one_of(names: Iterable[str]) -> str:
 
 
 def hooks_page(*, phase: str = "", after: str = "", before: str = "") -> Page[Hook]:
-    """In the order in which they run, phase by phase. One query."""
+    """Return a page of hooks, in the order in which they run; of one phase where `phase` is given. One query."""
     hooks = Hook.objects.all()
     if phase:
         hooks = hooks.filter(phase=phase)

@@ -41,7 +41,7 @@ class HookContent:
 
 
 def hook_content(hook: Hook) -> HookContent:
-    """As it is stored."""
+    """Return the hook's content as it is stored."""
     return HookContent(hook.entry, hook.description, hook.is_enabled)
 
 

@@ -55,7 +55,7 @@ def runtime_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def runtime_find(request: MemberRequest, org: str) -> HttpResponse:
-    """To the settings of the tool, provider or agent that was typed; back to the list where there is none."""
+    """Redirect to the settings of the tool, provider or agent that was typed; back to the list where there is none."""
     member_or_404(request, right=Right.POLICIES)
     asked = {each: request.GET.get(each, "").strip()[:64] for each in ("tool", "agent", "provider")}
     if Tool.objects.filter(name=asked["tool"]).exists():

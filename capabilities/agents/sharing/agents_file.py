@@ -96,7 +96,7 @@ def apply_file(path: Path, *, actor: Membership) -> list[Applied]:
 
 
 def _content(reading: _Reading) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """By kind and name, of the right form. Raises FileRefused."""
+    """Read the file's toolkits and agents, by kind and name, each of the right form. Raises FileRefused."""
     try:
         text = reading.path.read_text()
         document = read_document(text) if len(text) <= MAX_FILE else None
@@ -223,7 +223,8 @@ def _tools(names: list[str]) -> tuple[str, ...]:
 
 
 def _model(name: str) -> LanguageModel:
-    """By its name, or `provider/name` where several providers have one of that name. Raises ChangeRefused."""
+    """Return the model of this name, or of `provider/name` where several providers have one of that name. Raises
+    ChangeRefused."""
     models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
     provider, _, rest = name.partition("/")
     found = list(models.filter(name=name)[:2]) or list(models.filter(provider__slug=provider, name=rest)[:2])

@@ -271,7 +271,7 @@ def _servers(tools: Iterable[Tool], entries: Iterable[Mapping[str, Any]]) -> lis
 
 
 def address_of(server: McpServer) -> str:
-    """Where it is, without what may be a secret: the query, and a user in front of the host."""
+    """Return the server's address, without what may be a secret: the query, and a user in front of the host."""
     return server.stdio_name if server.transport == Transport.STDIO else bare_address(server.url)
 
 

@@ -20,7 +20,7 @@ BROKEN, GOOD = "broken", "good"
 
 
 def synced_files(state: str = "") -> QuerySet[SyncedFile]:
-    """By folder and path; `state` is `broken`, `good` or nothing."""
+    """Return the files by folder and path; `state` is `broken`, `good` or nothing."""
     rows = SyncedFile.objects.select_related("tool__current_version").defer(
         "tool__current_version__wire", "tool__current_version__parameters", "tool__current_version__implementation"
     )

@@ -347,7 +347,7 @@ def overrides_in_words(overrides: Overrides) -> str:
 
 
 def toolkit_conflicts(agents: Sequence[Agent]) -> list[Conflict]:
-    """Where the initial toolkits of these agents disagree with each other, or with own and core tools.
+    """Return the conflicts of these agents' initial toolkits with each other, or with own and core tools.
 
     The same overrides twice are no conflict. Six queries, whatever the number of agents.
     """

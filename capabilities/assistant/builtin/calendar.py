@@ -181,7 +181,7 @@ def calendar_feed(context: ToolContext, action: Literal["create", "renew", "remo
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when, and whether in whole days."""
+    """Span of time: its start, its end, and whether it is in whole days."""
 
     start: datetime
     end: datetime

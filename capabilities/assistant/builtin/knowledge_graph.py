@@ -209,7 +209,7 @@ def _walked(context: ToolContext, start: int, end: int, max_steps: int) -> dict[
 
 
 def _walked_as_json(arrow: Arrow, names: dict[int, str]) -> list[str]:
-    """As the relation was written, whichever way it was walked."""
+    """Return the relation as it was written, whichever way it was walked."""
     here, label, there, backwards = arrow
     one, other = names.get(here, "?"), names.get(there, "?")
     return [other, label, one] if backwards else [one, label, other]

@@ -14,7 +14,8 @@ KEY_LIMIT = 400
 
 
 def folded(text: str) -> str:
-    """As texts are compared: without case, width and ligatures. SQLite knows the case of ASCII letters only."""
+    """Return the text as texts are compared: without case, width and ligatures. SQLite knows the case of ASCII letters
+    only."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 

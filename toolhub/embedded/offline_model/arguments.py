@@ -201,7 +201,7 @@ _STOPS = (
 
 
 def _read_unit(sheet: Sheet, parameter: Parameter) -> Any:
-    """In what an amount is, and in what it is wanted: "12 miles in km"."""
+    """Read the unit of an amount, or the unit in which it is wanted: "12 miles in km"."""
     if parameter.is_named("from source base"):
         match = re.search(rf"\d\s*([^\W\d]+(?:\s[^\W\d]+)??){_STOPS}", sheet.text, re.IGNORECASE)
     elif parameter.is_named("to target"):

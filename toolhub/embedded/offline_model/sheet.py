@@ -29,7 +29,7 @@ _ENDS = " \t,;:.?!-–—"
 
 
 def trimmed(text: str) -> str:
-    """Without the blanks, stops and link words that taking parts out leaves at the ends."""
+    """Return the text without the blanks, stops and link words that taking parts out leaves at the ends."""
     text = re.sub(r"\s+([,;.?!])", r"\1", " ".join(text.split())).strip(_ENDS)
     while (shorter := _DANGLING.sub("", text).strip(_ENDS)) != text:
         text = shorter
@@ -92,7 +92,8 @@ class Sheet:
         return all(stem in self._tool_words or words.groups(stem) & self._tool_words for stem in words.stems(text))
 
     def _front(self, text: str) -> int:
-        """Where the deed, its object and the word that links to the rest are over: after "add a task to"."""
+        """Return the place where the deed, its object and the word that links to the rest are over: after "add a task
+        to"."""
         question = _QUESTION.match(text)
         place = question.end() if question else 0
         has_deed = question is not None
@@ -117,7 +118,8 @@ class Sheet:
         return self.names_object(next((word for word in following if word not in words.DETERMINERS), ""))
 
     def _back(self, text: str, start: int) -> int:
-        """Where "to my list" begins at the end of a text: nothing but the tool's own words after a link."""
+        """Return the place where "to my list" begins at the end of a text: nothing but the tool's own words after a
+        link."""
         for match in list(re.finditer(r"\s(?:to|on|in|into|from|onto|for|as)\s", text[start:], re.IGNORECASE))[-1:]:
             rest = words.WORD.findall(text[start + match.end() :])
             told = [word for word in rest if word.lower() not in words.STOP]

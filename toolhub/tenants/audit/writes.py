@@ -84,7 +84,7 @@ def _public_id(target: TenantModel) -> str:
 
 
 def _as_stored(values: Mapping[str, Any] | None) -> Any:
-    """As JSON gives it back: lists for tuples, texts for names."""
+    """Return the values as JSON gives them back: lists for tuples, texts for names."""
     return json.loads(json.dumps(dict(values or {}), allow_nan=False))
 
 

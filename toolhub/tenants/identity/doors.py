@@ -84,7 +84,7 @@ def reset_link(request: HttpRequest, secret: str) -> HttpResponse:
 def _opened(
     request: HttpRequest, secret: str, door: str, find: Callable[[str], Invitation | ResetLink]
 ) -> HttpResponse:
-    """To the door's plain address, with the link in its cookie. Counted; raises LinkDead."""
+    """Redirect to the door's plain address, with the link in its cookie. Counted; raises LinkDead."""
     too_many = consume_or_429(request, action="link", limit_get=True)
     if too_many is not None:
         return cast(HttpResponse, too_many)

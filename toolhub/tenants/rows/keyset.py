@@ -26,7 +26,7 @@ PAGE = 50
 
 
 class PageBounds(TypedDict):
-    """Where a page begins, as an address says it; empty where it says nothing."""
+    """Place where a page begins, as an address says it; empty where it says nothing."""
 
     after: str
     before: str
@@ -77,7 +77,7 @@ class Keyset(Generic[Row]):
         )
 
     def place_of(self, row: Row) -> str:
-        """Where this row stands, as text for an address."""
+        """Return the place of this row, as text for an address."""
         return sealed_place([str(value) for value in self._values_of(row)])
 
     def rows_behind(self, place: str, *, backwards: bool = False) -> QuerySet[Any, Row] | None:

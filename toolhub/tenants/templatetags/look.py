@@ -95,13 +95,13 @@ def money(nano: int | None) -> str:
 
 @register.filter
 def without_sign(number: int) -> int:
-    """For a number whose word says which way it goes: "lost" and "saved"."""
+    """Return a number without its sign, for a word that says which way it goes: "lost" and "saved"."""
     return abs(number)
 
 
 @register.filter
 def seconds(value: float | None) -> str:
-    """As `duration` tells them; nothing for None."""
+    """Show seconds as `duration` does; nothing for None."""
     return "" if value is None else duration(value)
 
 

@@ -167,7 +167,7 @@ def _read_hunk(lines: Sequence[str], at: int, title: str) -> tuple[Hunk, int]:
 
 
 def _end_by_numbers(lines: Sequence[str], at: int, old: int, new: int) -> int | None:
-    """Where a hunk with so many lines ends; None where its lines are not as many, or more follow."""
+    """Return the place where a hunk with so many lines ends; None where its lines are not as many, or more follow."""
     while (old > 0 or new > 0) and at < len(lines):
         mark = lines[at][:1]
         if mark in (" ", "-", ""):

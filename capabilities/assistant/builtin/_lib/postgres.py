@@ -103,7 +103,7 @@ def run(url: str, sql: str, parameters: Sequence[str], limits: Limits) -> Table:
 
 @contextmanager
 def _connected(target: Target, limits: Limits) -> Iterator[psycopg.Connection[Any]]:
-    """To a checked address; certificates are still checked against the name."""
+    """Connect to a checked address; certificates are still checked against the name."""
     try:
         addresses = resolve_checked(target.host, target.port, timeout=limits.seconds)
     except EgressError as error:

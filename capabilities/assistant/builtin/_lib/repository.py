@@ -209,7 +209,7 @@ def _link_objects(root: Path, inner: str, folder: Path) -> None:
 
 
 def _check_plain(entry: workspace.Entry) -> None:
-    """No object may be a link. Tools cannot make one; who unpacks an archive can."""
+    """Raise ToolError where an object is a link. Tools cannot make one; who unpacks an archive can."""
     descriptor = os.open(entry.name, workspace.FOLDER_FLAGS, dir_fd=entry.folder)
     try:
         with os.scandir(descriptor) as scan:

@@ -140,7 +140,8 @@ def _held_out(points: list[Point]) -> int:
 
 
 def _missed(points: list[Point], guess: Callable[[list[Point], float], float], least: int) -> float | None:
-    """By how much a guess from the points before missed each of the latest, on average."""
+    """Return the mean distance by which guesses from the points before missed the latest; None where no guess can be
+    made."""
     tried = [number for number in range(len(points) - _held_out(points), len(points)) if number >= least - 1]
     try:
         distances = [abs(points[number][1] - guess(points[:number], points[number][0])) for number in tried]
