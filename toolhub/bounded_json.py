@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-#: Of one document: its bytes, its values (members of objects and items of lists), and how deep they are nested.
+#: Limits of one document: its bytes, its values (members of objects and items of lists), and their depth of nesting.
 MAX_BYTES = 8_000_000
 MAX_VALUES = 100_000
 MAX_DEPTH = 100
@@ -26,7 +26,7 @@ class JsonRefused(ValueError):
 
 
 class TooMuchJson(JsonRefused):
-    """It has more bytes or values than are taken, or stands deeper."""
+    """Text that has more bytes or values than are taken, or is nested deeper."""
 
 
 def load_json(

@@ -13,7 +13,7 @@ from kombu.transport import redis
 
 logger = logging.getLogger(__name__)
 
-#: What reading a message can raise. A broker that is away raises others, and Celery connects again.
+#: Errors that reading a message can raise. A broker that is away raises others, and Celery connects again.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
@@ -27,5 +27,5 @@ class Channel(redis.Channel):
 
 
 def use_our_channel() -> None:
-    """For every connection of this process, whatever the scheme of its address."""
+    """Use this channel for every connection of this process, whatever the scheme of its address."""
     redis.Transport.Channel = Channel

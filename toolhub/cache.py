@@ -1,4 +1,4 @@
-"""What the cache holds, as JSON: whoever can write to Valkey must not be able to run code here, as with pickle.
+"""Cache that holds JSON: whoever can write to Valkey must not be able to run code here, as with pickle.
 
 The limits of tries to sign in live in it. They go on in this process while Valkey is away: nobody is kept from signing
 in, and nobody may try without end.
@@ -44,7 +44,7 @@ class CountingCache(RedisCache):
     """Django's cache in Valkey, which keeps what is counted in this process too, and answers from that while Valkey is
     away. For all other keys it raises as ever."""
 
-    #: Of all threads: when Valkey may be asked again (of time.monotonic).
+    #: Moment of time.monotonic() at which Valkey may be asked again, for all threads.
     away_until = 0.0
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
@@ -80,7 +80,7 @@ class CountingCache(RedisCache):
         super().clear()
 
     def _shared(self, ask: Callable[[], T], own: T) -> T:
-        """What Valkey answers; while it is away, what this process has."""
+        """Return the answer of Valkey; while it is away, `own`, which is that of this process."""
         if time.monotonic() < CountingCache.away_until:
             return own
         try:

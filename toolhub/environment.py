@@ -160,7 +160,8 @@ def database(url: str) -> dict[str, Any]:
 
 
 def celery_broker_url(redis_url: str) -> str:
-    """The same server, as Celery writes it: it has its own name for a unix socket and for the number of a database."""
+    """Return the URL of the Valkey server as Celery writes it, with names of its own for a unix socket and for the
+    number of a database."""
     if not redis_url:
         return "memory://"
     scheme, _, rest = redis_url.partition("://")

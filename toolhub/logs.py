@@ -1,4 +1,4 @@
-"""How log lines are written."""
+"""Format of log lines."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 def is_ready(
     host: str, port: int, allowed_hosts: Sequence[str], seconds: float = 3.0, *, path: str = "/readyz"
 ) -> bool:
-    """Whether GET /readyz answers 200. The Host header is one that the server accepts, whatever it listens on."""
+    """Return whether GET /readyz answers 200. The Host header is one that the server accepts, whatever it listens
+    on."""
     connection = http.client.HTTPConnection(ANY_ADDRESS.get(host, host), port, timeout=seconds)
     try:
         connection.request("GET", path, headers={"Host": host_header(allowed_hosts)})
@@ -43,7 +44,7 @@ def worker_file(data_dir: Path) -> Path:
 
 
 def is_worker_alive(data_dir: Path) -> bool:
-    """Whether the worker of this host gave a sign of life lately."""
+    """Return whether the worker of this host gave a sign of life lately."""
     try:
         return time.time() - worker_file(data_dir).stat().st_mtime < ALIVE_SECONDS
     except OSError:

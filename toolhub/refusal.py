@@ -1,4 +1,4 @@
-"""How a start ends that cannot go on: with one sentence. Imports nothing, for the supervisor's sake."""
+"""End of a start that cannot go on: with one sentence. Imports nothing, for the supervisor's sake."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ TOOLHUB_AGENTS_FILE_BY = env.text("TOOLHUB_AGENTS_FILE_BY", TOOLHUB_BOOTSTRAP_EM
 
 #: Bearer token that a Prometheus server reads /metrics with. Without one there is no such address.
 TOOLHUB_METRICS_TOKEN = env.text("TOOLHUB_METRICS_TOKEN", "", at_least=32)
-#: Whether its figures are told apart by organisation, whose short name is then a label.
+#: Whether its figures are given for each organisation, whose short name is then a label.
 TOOLHUB_METRICS_ORGANISATIONS = env.boolean("TOOLHUB_METRICS_ORGANISATIONS", False)
 
 #: Where workers send spans of turns, by OTLP over HTTP: all signals below one address, or traces at their own. Read,

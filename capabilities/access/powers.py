@@ -91,7 +91,8 @@ class MemberPowers:
         return not other.permissions.decide(theirs.key).allowed or (mine.is_open and not theirs.is_open)
 
     def _later(self, other: MemberPowers) -> set[str]:
-        """The same, at each moment at which a grant of either ends: only what such a grant names may differ then."""
+        """Return the names of tools that this opens and `other` does not, at each moment at which a grant of either
+        ends: only what such a grant names may differ then."""
         ends = sorted({each.expires_at for each in (*self.grants, *other.grants) if each.expires_at is not None})
         if not ends:
             return set()
@@ -121,7 +122,8 @@ def _lasts(grant: GrantState, moment: datetime) -> bool:
 
 
 def read_powers(members: Collection[Membership], since: datetime) -> dict[int, MemberPowers]:
-    """By key of the member. Five queries, one more for each member whose delegated rights were not asked for yet."""
+    """Return the powers by key of the member. Five queries, one more for each member whose delegated rights were not
+    asked for yet."""
     keys = [member.pk for member in members]
     permissions_by_member, grants, tools = permissions_of_each(keys), _grants(keys, since), _tools()
     roles: dict[int, set[int]] = {key: set() for key in keys}
@@ -142,7 +144,7 @@ def read_powers(members: Collection[Membership], since: datetime) -> dict[int, M
 
 
 def powers_with_roles(roles: Iterable[Role], since: datetime) -> MemberPowers:
-    """What these roles alone give. Three queries."""
+    """Return the powers that these roles alone give. Three queries."""
     nowhere = dict.fromkeys(sorted(CATEGORY_RIGHTS), NOWHERE)
     keys = {role.pk for role in roles}
     return MemberPowers(permissions_with_roles(keys), (), nowhere, _tools(), _offered(_agents(), keys), since)

@@ -9,7 +9,7 @@ from capabilities.common.provided import Provided
 from capabilities.models import Grant, Role
 from toolhub.tenants.models import Membership
 
-#: What this write of roles would change, over all members, and for these roles one by one. Raises what it raises.
+#: Preview of a write of roles: its changes over all members, and for these roles one by one. Raises what it raises.
 impact_of_roles: Provided[[Callable[[], object], Iterable[Role]], Impact] = Provided("previews of roles")
-#: What the member of a grant gains and loses when this actor revokes it.
+#: Gains and losses of a grant's member when this actor revokes it.
 impact_of_revoking: Provided[[Grant, Membership], Impact] = Provided("previews of revoking a grant")

@@ -16,7 +16,7 @@ from toolhub.tenants.models import Membership
 
 @dataclass(frozen=True)
 class RolesAbove:
-    """Who of higher access has which role, and what these roles say."""
+    """Holders of the roles of members of higher access, and what these roles say."""
 
     #: By keys of role and member.
     holders: Mapping[tuple[int, int], Membership]

@@ -52,7 +52,8 @@ def say(sentence: str) -> None:
 
 
 def die_with_parent(parent: int) -> Callable[[], None] | None:
-    """What a child runs before it becomes its program, so that it does not outlive a killed parent. Linux only."""
+    """Return a function that a child runs before it becomes its program, so that it does not outlive a killed parent;
+    None where this is not Linux."""
     if _libc is None:
         return None
     prctl = _libc.prctl
@@ -165,7 +166,8 @@ def lock_data_dir(data_dir: Path) -> IO[str]:
 
 
 def socket_path(data_dir: Path, name: str) -> Path:
-    """In the data folder, or, where that path is longer than a socket's may be, in a private temporary folder."""
+    """Return the path in the data folder, or, where it is longer than a socket's may be, in a private temporary
+    folder."""
     folder = data_dir / "valkey"
     if len(os.fsencode(folder / name)) > LONGEST_SOCKET_PATH:
         digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
@@ -215,7 +217,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `up` needs to know of the settings."""
+    """Settings that `up` needs to know."""
 
     data_dir: Path
     host: str
@@ -230,12 +232,12 @@ class Plan:
     grace_seconds: int
     #: The program of a Valkey of our own.
     valkey_binary: str
-    #: What `sync_tools` is told of the folder that it keeps in step; nothing without one.
+    #: Arguments of `sync_tools` for the folder that it keeps in step; empty without one.
     tool_folder: Sequence[str] = ()
 
 
 def read_plan() -> Plan:
-    """What the settings say, read by a child. Where they are wrong, the child says why, and this exits as it did."""
+    """Read the settings in a child. Where they are wrong, the child says why, and this exits as it did."""
     child = subprocess.run(
         [sys.executable, "-m", "toolhub.embedded.plan"], cwd=BASE_DIR, stdout=subprocess.PIPE, check=False
     )
@@ -378,7 +380,8 @@ def worker_command(concurrency: int) -> list[str]:
 
 
 def watch_command(folder: Sequence[str]) -> list[str]:
-    """It tells on standard output what became of each file, and ends where the folder cannot be watched."""
+    """Return the command that watches the folder: it says on standard output how each file came out, and ends where the
+    folder cannot be watched."""
     return [sys.executable, "manage.py", "sync_tools", *folder, "--watch"]
 
 

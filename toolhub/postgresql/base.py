@@ -45,11 +45,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
     open_cursors = 0
     _keeps_own = False
     _is_connecting = False
-    #: Whether a first connection has told everything that Django wants to know of it.
+    #: Whether Django has read all that it needs from a first connection.
     _was_connected = False
 
     def keep_own(self) -> None:
-        """From now on this thread has a connection of its own, which is not one of the pool's, until it is closed."""
+        """Give this thread a connection of its own, which is not one of the pool's, until it is closed."""
         self.close()
         self._keeps_own = True
 
@@ -63,7 +63,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return params
 
     def connect(self) -> None:
-        """As Django does; from the second time on only what may have changed."""
+        """Connect as Django does; from the second time on set only what may have changed."""
         if self._was_connected and self._lends:
             self.in_atomic_block = self.needs_rollback = self.closed_in_transaction = self.errors_occurred = False
             self.savepoint_ids, self.atomic_blocks, self.run_on_commit = [], [], []

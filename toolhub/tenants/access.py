@@ -55,8 +55,8 @@ def member_or_404(
     """The member that this request acts as, in the organisation of its path.
 
     A stranger gets the answer of a missing page (404); a member with too little access, or without the right where
-    one is asked for, is told so (403). A right that was given for one category counts with that `category`; None takes
-    one held for any, for pages that then ask `check_right` about each row.
+    one is asked for, gets an answer that says so (403). A right that was given for one category counts with that
+    `category`; None takes one held for any, for pages that then ask `check_right` about each row.
     """
     membership = cast("Membership | None", getattr(request, "membership", None))
     if membership is None:
@@ -119,7 +119,7 @@ def token_by_secret(secret: str) -> ApiToken | None:
 
 def note_token_use(token: ApiToken, request: HttpRequest, *, agent: str = "", client: str = "") -> None:
     """Write down the use: see `record_token_use`. `agent`: slug of an agent, or `toolkit/<name>`, where the request
-    names one; `client`: what the protocol told of the client, in place of its User-Agent."""
+    names one; `client`: the client's name by the protocol, in place of its User-Agent."""
     record_token_use(token, use_of(request, agent=agent, client=client))
 
 

@@ -38,7 +38,7 @@ class ListAddress(forms.Form):
         return urlencode({name: value for name, value in self.filters.items() if value})
 
     def context(self, page: Page[Any]) -> dict[str, Any]:
-        """What the template of a list says of its rows."""
+        """Return the values that a list's template shows of these rows."""
         filters = self.filters
         return {
             "page": page,

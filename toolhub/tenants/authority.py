@@ -1,4 +1,4 @@
-"""What every write of configuration asks: does it give its actor more than the actor has?
+"""Check that a write of configuration gives its actor no more than the actor has.
 
 Nobody below access `admin` widens what they themselves may use or administer by category, and nobody changes
 anything of a member of higher access.
@@ -45,7 +45,7 @@ class Powers(Protocol):
 
 
 class HeldAbove(Protocol):
-    """What the members of higher access than somebody's hold, as it was read."""
+    """Powers of the members of higher access than somebody's, as they were read."""
 
     def why_changed(self, before: Any) -> str:
         """Why `before` may not have become this: a sentence that names the member; "" where both are the same."""
@@ -82,7 +82,8 @@ def _powers_of_all(members: Collection[Membership], at: datetime) -> Mapping[int
 
 
 def why_beyond(actor: Membership, member: Membership) -> str:
-    """What this member may use or administer and the actor may not, as a sentence; "" for nothing, and for an admin."""
+    """Return as a sentence what this member may use or administer and the actor may not; "" for nothing, and for an
+    admin."""
     if actor.has_access(Access.ADMIN):
         return ""
     moment = timezone.now()
@@ -91,7 +92,7 @@ def why_beyond(actor: Membership, member: Membership) -> str:
 
 
 def guarded_write(refused: Callable[[str], Exception] = NotYours) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For a function that changes the configuration, with the one who does as its keyword `actor`.
+    """Guard a function that changes the configuration, with the one who does as its keyword `actor`.
 
     It runs in one transaction with the organisation's row held, so writes of one organisation come one after the other.
     It is undone and `refused` is raised where, afterwards, below access `admin`
@@ -161,7 +162,7 @@ def _check_not_wider(
 
 
 def _powers_of_linked(actor: Membership, moment: datetime) -> Mapping[int, Powers]:
-    """Of the accounts that may be the actor's as well, by key; none for an admin."""
+    """Return the powers of the accounts that may be the actor's as well, by key; none for an admin."""
     linked = [] if actor.has_access(Access.ADMIN) else linked_members(actor)
     return _powers_of_all(linked, moment) if linked else {}
 
@@ -173,7 +174,8 @@ def _check_linked_not_wider(
     moment: datetime,
     refused: Callable[[str], Exception],
 ) -> None:
-    """No account that may be the actor's gained what the actor might not use: one person could use it then."""
+    """Refuse where an account that may be the actor's gained what the actor might not use: one person could use it
+    then."""
     if not before:
         return
     linked = {member.pk: member for member in linked_members(actor) if member.pk in before}

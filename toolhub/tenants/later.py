@@ -8,7 +8,7 @@ from django.http import HttpResponse, HttpResponseBase
 
 
 class LaterResponse(HttpResponse):
-    """In place of a response that is still to come: `coming` makes it, without a thread, and is cancelled where the
+    """Stand-in for a response that is still to come: `coming` makes it, without a thread, and is cancelled where the
     client leaves before. What middlewares say in the headers of this one counts for that one too."""
 
     def __init__(self, coming: Callable[[], Awaitable[HttpResponseBase]]) -> None:

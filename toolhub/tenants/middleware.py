@@ -39,7 +39,8 @@ class TenancyMiddleware:
 
 
 def identify(request: HttpRequest) -> Membership | None:
-    """Who asks: by the token alone under API_PREFIXES, by the signed-in user under /o/<organisation>/, else nobody."""
+    """Return the member that asks: by the token alone under API_PREFIXES, by the signed-in user under
+    /o/<organisation>/, else None."""
     membership: Membership | None = None
     if request.path_info.startswith(API_PREFIXES):
         token = token_of(request)
@@ -61,7 +62,7 @@ def token_of(request: HttpRequest) -> ApiToken | None:
 
 
 def token_in(authorization: str) -> ApiToken | None:
-    """The same of a header Authorization."""
+    """Return the usable token that the value of a header Authorization bears. One query."""
     scheme, _, secret = authorization.partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret or len(secret) > MAX_SECRET:

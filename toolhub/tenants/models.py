@@ -64,7 +64,8 @@ class Organisation(models.Model):
 
 
 class Access(models.TextChoices):
-    """How much of the organisation a member administers. Each level holds what the ones before it hold."""
+    """Level of access: how much of the organisation a member administers. Each level holds what the ones before it
+    hold."""
 
     VIEWER = "viewer", "Viewer"
     MEMBER = "member", "Member"
@@ -105,7 +106,7 @@ EVERY_CATEGORY = ""
 
 @dataclass(frozen=True)
 class Reach:
-    """In which categories a member holds a right. False where in none."""
+    """Categories in which a member holds a right. False where in none."""
 
     categories: frozenset[str]
 
@@ -146,14 +147,14 @@ class Membership(PublicModel):
         return Access(self.access).rank >= at_least.rank
 
     def has_right(self, right: Right, category: str = EVERY_CATEGORY) -> bool:
-        """Whether this member holds one admin right, by level or by delegation. One query for a delegated one.
+        """Return whether this member holds one admin right, by level or by delegation. One query for a delegated one.
 
         A right that was given for one category counts for that category alone.
         """
         return self.reach(right).covers(category)
 
     def reach(self, right: Right) -> Reach:
-        """Where this member holds one admin right. One query for the first delegated one that is asked for."""
+        """Return where this member holds one admin right. One query for the first delegated one that is asked for."""
         if self.ended_at is not None:
             return NOWHERE
         if self.holds_by_access(right):
@@ -161,12 +162,12 @@ class Membership(PublicModel):
         return Reach(frozenset(category for name, category in self._delegated if name == right))
 
     def holds_by_access(self, right: Right) -> bool:
-        """Whether the level of access alone holds the right, without any that was delegated. No query."""
+        """Return whether the level of access alone holds the right, without any that was delegated. No query."""
         return self.access == Access.ADMIN or (self.access == Access.OPERATOR and right not in ADMIN_ONLY_RIGHTS)
 
     @property
     def approves_code(self) -> bool:
-        """Whether this member decides on versions that wait, if only in one category."""
+        """True where this member decides on versions that wait, if only in one category."""
         return bool(self.reach(Right.APPROVE_CODE))
 
     @cached_property
@@ -198,7 +199,7 @@ class AdminRight(TenantModel):
 
 
 class Scope(models.TextChoices):
-    """What a token may be used for; none holds another."""
+    """Use that a token is good for; none holds another."""
 
     READ = "read", "Read everything that its member can read"
     CHAT = "chat", "Open sessions, send messages, stop turns, change its member’s own data"
@@ -223,7 +224,7 @@ class ApiToken(PublicModel):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
-    #: What used it last, as far as that is known: see `tokens/last_use.py`.
+    #: Last use of the token, as far as that is known: see `tokens/last_use.py`.
     last_client = models.CharField(max_length=80, blank=True, default="")
     last_agent = models.CharField(max_length=80, blank=True, default="")
     last_address = models.CharField(max_length=45, blank=True, default="")
@@ -284,7 +285,8 @@ class ResetLink(TenantModel):
 
 
 class AuditEntry(TenantModel):
-    """Who changed what, from what, to what. Written in the transaction of the change, and never changed.
+    """Entry of the audit: who changed what, from what, to what. Written in the transaction of the change, and never
+    changed.
 
     The entries of an organisation are a chain: each is numbered, and its hash covers its content and the hash before.
     """

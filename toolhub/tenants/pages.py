@@ -1,4 +1,4 @@
-"""What every page has around it: who is signed in, which organisation is open, and where the member can go."""
+"""Frame of every page: who is signed in, which organisation is open, and where the member can go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 def signed_in(view: View) -> View:
     """Send people without a login to the login page and back; keep what is shown out of every cache.
 
-    An htmx request would swap the login page into the middle of ours, so it is told to go there instead.
+    An htmx request would swap the login page into the middle of ours, so its answer sends the browser there instead.
     """
 
     @wraps(view)
@@ -73,7 +73,7 @@ class Entry:
     icon: str
     url: str
     is_current: bool
-    #: What waits for the member on that page, and the sentence that says so; 0 and "" for nothing.
+    #: Number of things that wait for the member on that page, and the sentence that says so; 0 and "" for nothing.
     waiting: int = 0
     note: str = ""
     #: The id that its count has in a page; empty where nothing can wait.

@@ -1,4 +1,4 @@
-"""Where the rows that the audit names have their pages: each app registers the kinds that it keeps."""
+"""Pages of the rows that the audit names: each app registers the kinds that it keeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows_with_page(
     key: str = "public_id",
     right: Right | None = None,
 ) -> FindAddresses:
-    """For rows that have a page of their own: `view` takes the organisation and then these columns.
+    """Return a finder for rows that have a page of their own: `view` takes the organisation and then these columns.
 
     With a right, whoever holds it, for a category at least, sees the page.
     """
@@ -46,7 +46,8 @@ def rows_with_page(
 
 
 def addresses_of(entries: Iterable[AuditEntry], reader: Membership) -> dict[tuple[str, str], str]:
-    """By kind and id, as entries name them: the pages of those targets that the reader may see. One query a kind."""
+    """Return the pages of those targets that the reader may see, by kind and id as entries name them. One query a
+    kind."""
     wanted: dict[str, set[UUID]] = defaultdict(set)
     for entry in entries:
         if entry.target_type in _kinds and (target_id := _uuid(entry.target_id)):

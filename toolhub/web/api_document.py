@@ -37,7 +37,7 @@ def docs(request: HttpRequest) -> HttpResponseBase:
 
 
 def may_read(request: HttpRequest) -> bool:
-    """Whether the request is of somebody who is signed in or bears a usable token, or anybody may read."""
+    """Return whether the request is of somebody who is signed in or bears a usable token, or anybody may read."""
     return settings.TOOLHUB_OPEN_API_DOCS or request.user.is_authenticated or token_of(request) is not None
 
 

@@ -38,13 +38,13 @@ THREADS = 40
 MOST_WAITING = 200
 #: Seconds after which a client that was sent away may try again.
 TRY_AGAIN = 2
-#: What a client reads that was sent away, and what a program does.
+#: Answer to a client that is sent away: for people, and for programs.
 BUSY = "This service has too much to do just now. Try again in a moment."
 BUSY_JSON = json.dumps({"error": {"code": "busy", "message": BUSY, "field": None}})
 
 
 class Busy(Exception):
-    """So many requests wait for a thread that this one is not taken."""
+    """Refusal of a request, because too many wait for a thread."""
 
 
 class Left(Exception):
@@ -94,8 +94,8 @@ class Handler(ASGIHandler):
             body.close()
 
     async def in_turn(self, work: Callable[[], T], receive: Receive) -> T:
-        """What `work` returns, run in a thread of the pool. Raises Busy where too many wait for one, and Left where the
-        client leaves before it has begun."""
+        """Run `work` in a thread of the pool and return its result. Raises Busy where too many wait for one, and Left
+        where the client leaves before it has begun."""
         if self.at_work < THREADS:
             return await self.in_thread(work)
         if self.waiting >= MOST_WAITING:
@@ -133,7 +133,7 @@ class Handler(ASGIHandler):
             raise Left
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` returns, run in a thread of the pool and in a copy of this context."""
+        """Run `work` in a thread of the pool, in a copy of this context, and return its result."""
         self.at_work += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, copy_context().run, work)

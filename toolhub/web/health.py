@@ -36,8 +36,8 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> JsonResponse:
-    """503 until turns can be accepted and run: the database answers, and a worker gets on with its work. The database
-    is the queue, so a broker that is away is told, and no obstacle."""
+    """Return 503 until turns can be accepted and run: the database answers, and a worker gets on with its work. The
+    database is the queue, so a broker that is away is reported, and no obstacle."""
     database, workers = database_state(), workers_state()
     ready = (database, workers) == ("ok", "ok")
     body = {"status": "ready" if ready else "unavailable", "database": database, "broker": broker_state()}

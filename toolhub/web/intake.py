@@ -1,4 +1,4 @@
-"""What every request passes before Django sees it: whose address it bears, and how much body it may bring how slowly.
+"""Gate of every request before Django: whose address it bears, and how much body it may bring how slowly.
 
 Pure ASGI: nothing here takes a thread or a database connection, so that whoever sends half a request holds neither.
 """
@@ -33,8 +33,8 @@ API = ("/api/", "/v1/", "/mcp/")
 class ClientAddress:
     """Puts the client's address where the server put its neighbour's, when that is a proxy of ours.
 
-    Each proxy adds to the end of X-Forwarded-For whom it was asked by; so with n of them the n-th from the end is the
-    client, and what stands before it is what the client says of itself. Without that many, the neighbour is the client.
+    Each proxy adds the address that asked it to the end of X-Forwarded-For; so with n of them the n-th from the end is
+    the client, and the client itself may have written all before it. Without that many, the neighbour is the client.
     """
 
     def __init__(self, app: App, trusted_proxies: int) -> None:
@@ -120,7 +120,7 @@ async def read_body(receive: Receive, most: int) -> bytes | None:
 
 
 def is_inside(headers: dict[bytes, bytes]) -> bool:
-    """Whether a login or a token came with it; whether it is a good one, the application will say."""
+    """Return whether a login or a token came with the request; the application checks whether it is a good one."""
     return b"authorization" in headers or b"sessionid=" in headers.get(b"cookie", b"")
 
 

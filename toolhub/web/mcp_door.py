@@ -45,7 +45,7 @@ from toolhub.web.intake import Refused as BodyRefused
 
 logger = logging.getLogger(__name__)
 
-#: What the stream of an older client says of a list that changed.
+#: Message on the stream of an older client that a list changed.
 LIST_CHANGED = 'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
 
 #: Values of one request's body.
@@ -161,7 +161,7 @@ class McpDoor:
             place.leave()
 
     async def admitted(self, scope: Scope, headers: Headers) -> Caller:
-        """Who asks, and for what. Raises Refused."""
+        """Return the caller, and what it asks for. Raises Refused."""
         if not self.is_open:
             raise Refused(503, "starting", "The service starts or ends.", retry_after=str(TRY_AGAIN))
         check_host(headers)
@@ -172,7 +172,8 @@ class McpDoor:
         return await self.in_thread(lambda: self.identified(scope, headers, site))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` returns, run in a thread that answers Django's requests too, and gives its connection back."""
+        """Run `work` in a thread that answers Django's requests too, give its connection back, and return its
+        result."""
 
         def run() -> T:
             try:
@@ -183,7 +184,8 @@ class McpDoor:
         return await self.django.in_thread(run)
 
     def identified(self, scope: Scope, headers: Headers, site: str) -> Caller:
-        """In a thread: the token, what it may, and what the path names. Two queries. Raises Refused."""
+        """Identify the caller, in a thread: the token, what it may, and what the path names. Two queries. Raises
+        Refused."""
         token = token_in(text_of(headers, b"authorization"))
         if token is None:
             raise Refused(
@@ -237,14 +239,14 @@ def check_host(headers: Headers) -> None:
 
 
 def scheme_of(scope: Scope, headers: Headers) -> str:
-    """How the client came, as a proxy that ends TLS says."""
+    """Return the scheme by which the client came, as a proxy that ends TLS says."""
     if settings.BEHIND_TLS_PROXY and text_of(headers, b"x-forwarded-proto") == "https":
         return "https"
     return str(scope.get("scheme", "http"))
 
 
 def opens_stream(method: str, headers: Headers) -> bool:
-    """Whether a client of a protocol before 2026-07-28 asks for the stream that tells of changes."""
+    """Return whether a client of a protocol before 2026-07-28 asks for the stream of changes."""
     version = text_of(headers, b"mcp-protocol-version")
     is_old = not version or version in HANDSHAKE_PROTOCOL_VERSIONS
     return method == "GET" and is_old and "text/event-stream" in text_of(headers, b"accept")

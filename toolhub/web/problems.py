@@ -34,7 +34,8 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def form_expired(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Of a form whose token is an old one: its page can fetch another by itself, as the header says."""
+    """Return the answer to a form whose token is an old one: its page can fetch another by itself, as the header
+    says."""
     response = csrf_failure(request, reason)
     response.headers["X-Form-Expired"] = "1"
     return response

@@ -51,7 +51,7 @@ def collect_if_changed() -> bool:
 
 
 def digest_of_sources() -> str:
-    """Of each file's name, size and time."""
+    """Return a hash of each file's name, size and time."""
     digest = hashlib.sha256()
     for finder in get_finders():
         for name, storage in finder.list(StaticFiles.ignore_patterns):

@@ -78,8 +78,8 @@ class RuleList(APIView):
         responses=paged(ApprovalRuleOut),
     )
     def get(self, request: Request) -> Response:
-        """By the time they were made; a call is asked about in the order of `priority` and `name`. Needs the right
-        `policies`."""
+        """List the rules by the time they were made; a call is asked about in the order of `priority` and `name`. Needs
+        the right `policies`."""
         api_member(request, right=Right.POLICIES)
         return Response(page(request, rules_in_order(), "pk", shown))
 
@@ -90,7 +90,8 @@ class RuleList(APIView):
         responses={201: ApprovalRuleOut},
     )
     def post(self, request: Request) -> Response:
-        """It counts from the next call on, in running turns too. Needs the right `policies`."""
+        """Add an approval rule. The rule counts from the next call on, in running turns too. Needs the right
+        `policies`."""
         actor = api_member(request, right=Right.POLICIES)
         body = checked(ApprovalRuleIn, request)
         with refusals():
@@ -113,7 +114,7 @@ class RuleDetail(APIView):
         responses={200: ApprovalRuleOut, 404: ErrorOut},
     )
     def patch(self, request: Request, rule_id: UUID) -> Response:
-        """What is left out stays."""
+        """Change an approval rule; what is left out stays."""
         actor = api_member(request, right=Right.POLICIES)
         rule = rule_or_404(actor, rule_id)
         part = checked_part(ApprovalRuleIn, request)

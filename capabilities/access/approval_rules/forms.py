@@ -21,7 +21,7 @@ PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 
 
 class RuleForm(forms.Form):
-    """What a rule says. What is left blank means every one."""
+    """Form of an approval rule. A field that is left blank means every one."""
 
     tool_pattern = forms.CharField(
         label="Tools",

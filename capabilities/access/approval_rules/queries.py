@@ -29,7 +29,7 @@ def rules_in_order() -> QuerySet[ApprovalRule]:
 
 
 def rules_page(*, after: str = "", before: str = "") -> Page[ApprovalRule]:
-    """In the order in which they are asked. One query."""
+    """Return a page of rules, in the order in which they are asked. One query."""
     return Keyset(rules_in_order(), ORDER).page(after, before)
 
 
@@ -49,7 +49,7 @@ def ask_rules(organisation_id: int, version: int | None) -> tuple[AskRule, ...]:
 
 
 def read_ask_rules() -> tuple[AskRule, ...]:
-    """The same, read now."""
+    """Read the organisation's rules in their order. One query, and two more where a rule names a toolkit."""
     rules = list(ApprovalRule.objects.order_by(*ORDER))
     tools = overrides_in({rule.toolkit_id for rule in rules if rule.toolkit_id is not None})
     return tuple(

@@ -27,7 +27,8 @@ MAX_ARGUMENT, MAX_ARGUMENT_PATTERN = 64, 200
 
 @dataclass(frozen=True)
 class RuleContent:
-    """What a rule's form says. `toolkit` is a name, `role` and `agent` are short names; empty means every one.
+    """Fields of an approval rule, as its form sends them. `toolkit` is a name, `role` and `agent` are short names;
+    empty means every one.
 
     `name` is a short name; an empty one is made of the pattern. `expires_after` is in hours.
     """
@@ -46,7 +47,7 @@ class RuleContent:
     message: str = ""
 
 
-#: What of it are the rule's own columns.
+#: Fields of the content that are the rule's own columns.
 COLUMNS = (
     *("name", "priority", "tool_pattern", "argument", "argument_pattern", "when", "expires_after"),
     *("needs_other_person", "message"),
@@ -54,7 +55,7 @@ COLUMNS = (
 
 
 def rule_content(rule: ApprovalRule) -> RuleContent:
-    """As it is stored. Reads its toolkit, role and agent."""
+    """Return the rule's content as it is stored. Reads its toolkit, role and agent."""
     return RuleContent(**_told(rule))
 
 

@@ -100,7 +100,7 @@ class GrantDetail(APIView):
     @with_dry_run("grant")
     @extend_schema(operation_id="grants_delete", summary="Revoke a grant", responses={204: None})
     def delete(self, request: Request, grant_id: UUID) -> Response:
-        """It counts no more from the member's next call on."""
+        """Revoke a grant. The grant counts no more from the member's next call on."""
         actor = api_member(request, right=Right.ROLES, category=None)
         revoke_grant(_grant_or_404(grant_id), actor=actor)
         return Response(status=status.HTTP_204_NO_CONTENT)

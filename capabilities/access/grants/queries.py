@@ -17,7 +17,7 @@ GRANTS_A_PAGE = 50
 
 
 def grants_shown() -> QuerySet[Grant]:
-    """With what they name, and whether each is `in_force`."""
+    """Return the grants with what they name, and whether each is `in_force`."""
     return Grant.objects.select_related("membership__user", "tool__category", "category", "created_by__user").annotate(
         in_force=Exists(Grant.objects.in_force().filter(pk=OuterRef("pk")))
     )

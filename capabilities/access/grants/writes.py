@@ -29,7 +29,7 @@ LAPSED_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class GrantContent:
-    """What a grant's form says. It names a tool or a category; `expires_at` is aware, None for never."""
+    """Fields of a grant, as its form sends them: a tool or a category; `expires_at` is aware, None for never."""
 
     #: Public id.
     member: UUID
@@ -72,7 +72,7 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
 
 @configuration_write("expires_at")
 def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, actor: Membership) -> Grant:
-    """Change why it is there and until when; what it says of whom stays: give another one for that.
+    """Change reason and end of a grant; its member, effect and tool or category stay: give another one for that.
 
     One that had lapsed is in force again with a later end.
     """

@@ -1,4 +1,4 @@
-"""What one member may use, tool by tool, and why: as the member's page shows it."""
+"""Tools with whether one member may use each, and why, as the member's page shows them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UsableTool:
 
 @dataclass(frozen=True)
 class UsableCategory:
-    """How many tools of a category there are and how many the member may use, with the tokens of those."""
+    """Number of tools of a category, number of those that the member may use, and the tokens of those."""
 
     name: str
     title: str

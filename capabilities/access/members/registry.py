@@ -27,7 +27,8 @@ class MyTool:
 
 @dataclass
 class OpenCategory:
-    """How many of a category's tools that are switched on the member may use, and what opens them."""
+    """Number of a category's tools that are switched on, number of those that the member may use, and what opens
+    them."""
 
     name: str
     tools: int = 0
@@ -45,7 +46,8 @@ class MyTools:
 
 
 def my_tools(member: Membership, *, after: str = "", limit: int) -> MyTools:
-    """Of the tools that are switched on. Three queries; every tool's permission is decided in memory."""
+    """Return a page of the tools that are switched on and that the member may use. Three queries; every tool's
+    permission is decided in memory."""
     permissions = permissions_of(member)
     keys = [(tool_key(key, place, name, kind), category) for key, place, name, kind, category in _rows(after)]
     categories = _categories(permissions, keys) if not after else ()

@@ -39,7 +39,7 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def member_tools(request: MemberRequest, org: str, member_id: UUID) -> HttpResponse:
-    """What a member may use and why: for the member, and for those with the right `roles` or `members`."""
+    """Show the tools that a member may use and why: to the member, and to those with the right `roles` or `members`."""
     actor = member_or_404(request)
     if actor.public_id != member_id and not actor.reach(Right.MEMBERS):
         check_right(actor, Right.ROLES, None)

@@ -90,8 +90,8 @@ class PolicyList(APIView):
         operation_id="policies_list", summary="Policies", parameters=PAGE_PARAMETERS, responses=paged(PolicyOut)
     )
     def get(self, request: Request) -> Response:
-        """Those that say something: the organisation's, and those of providers. What has none lets everything through.
-        A policy only takes away: roles and grants decide first what a member may use."""
+        """List the policies that say something: the organisation's, and those of providers. A layer without one lets
+        everything through. A policy only takes away: roles and grants decide first what a member may use."""
         member = api_member(request, right=Right.POLICIES)
         warnings = policy_warnings(member.organisation)
         return Response(page(request, shown_policies(), "id", lambda row: _shown(row, warnings), at_once=AT_ONCE))
@@ -100,7 +100,7 @@ class PolicyList(APIView):
 class OrganisationPolicy(APIView):
     @extend_schema(operation_id="policies_read_organisation", summary="The organisation’s policy", responses=PolicyOut)
     def get(self, request: Request) -> Response:
-        """It comes first: what it lets through, a provider's policy gets."""
+        """Return the organisation's policy. It comes first: what it lets through, a provider's policy gets."""
         return Response(_policy_out(api_member(request, right=Right.POLICIES), None))
 
     @with_dry_run("policy")
@@ -111,14 +111,15 @@ class OrganisationPolicy(APIView):
         responses=PolicyOut,
     )
     def patch(self, request: Request) -> Response:
-        """What is left out stays. Needs the right `policies`. Refused where `allow`, or the profile, names no tool."""
+        """Change the organisation's policy; what is left out stays. Needs the right `policies`. Refused where `allow`,
+        or the profile, names no tool."""
         return _save(request, api_member(request, right=Right.POLICIES), None)
 
 
 class ProviderPolicy(APIView):
     @extend_schema(operation_id="policies_read_provider", summary="A provider’s policy", responses=PolicyOut)
     def get(self, request: Request, slug: str) -> Response:
-        """What models of this provider are sent of what the organisation's policy lets through."""
+        """Return a provider's policy: what its models are sent of what the organisation's policy lets through."""
         member = api_member(request, right=Right.POLICIES)
         return Response(_policy_out(member, _provider(slug)))
 
@@ -130,7 +131,7 @@ class ProviderPolicy(APIView):
         responses=PolicyOut,
     )
     def patch(self, request: Request, slug: str) -> Response:
-        """What is left out stays; all of it empty removes the policy. Needs the right `policies`."""
+        """Change a provider's policy; what is left out stays, all empty removes it. Needs the right `policies`."""
         member = api_member(request, right=Right.POLICIES)
         return _save(request, member, _provider(slug))
 
@@ -195,7 +196,7 @@ class ProfileList(APIView):
 class ProfileDetail(APIView):
     @extend_schema(operation_id="policy_profiles_read", summary="One profile", responses=ProfileOut)
     def get(self, request: Request, name: str) -> Response:
-        """What it names."""
+        """Return one profile, with the patterns of the tools that it names."""
         api_member(request, right=Right.POLICIES)
         return Response(ProfileOut(profile_or_404(name)).data)
 
@@ -204,7 +205,7 @@ class ProfileDetail(APIView):
         operation_id="policy_profiles_update", summary="Change a profile", request=ProfileIn, responses=ProfileOut
     )
     def patch(self, request: Request, name: str) -> Response:
-        """What is left out stays. One that came with the service stays as it is."""
+        """Change a profile; what is left out stays. One that came with the service cannot be changed."""
         member = api_member(request, right=Right.POLICIES)
         profile = profile_or_404(name)
         body = checked_part(ProfileIn, request)
@@ -223,7 +224,7 @@ class ProfileDetail(APIView):
 
 
 def _profile_content(body: dict[str, Any], stored: ProfileContent | None = None) -> ProfileContent:
-    """What the body says, over what is stored."""
+    """Build a profile's content from the body; the stored one gives what the body leaves out."""
     known = stored or ProfileContent("")
     return ProfileContent(
         body.get("name", known.name),

@@ -1,4 +1,4 @@
-"""What policies keep and drop of some tools, rule by rule, as the page of a policy shows it before it is saved."""
+"""Effect of policies on some tools: those kept and dropped, rule by rule, as a policy's page shows it before saving."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RuleLine:
 
 @dataclass(frozen=True)
 class PolicyEffect:
-    """Of how many tools how many are kept; rule by rule; and the first of them by name."""
+    """Effect of policies on some tools: how many of how many are kept, rule by rule, and the first of them by name."""
 
     count: int
     kept: int
@@ -61,7 +61,8 @@ def tools_of_agent(agent: Agent, at: int | None) -> list[CatalogueTool]:
 def effect_of(
     tools: Sequence[PolicyTool], layers: Sequence[Layer], content: PolicyContent, catalogue: Sequence[PolicyTool]
 ) -> PolicyEffect:
-    """No query. `content` is the layer that is being written: what of its patterns names nothing is told."""
+    """Build the effect of `layers` on `tools`. No query. `content` is the layer that is being written: its patterns
+    that name no tool of the catalogue are listed."""
     found = filtered(tools, layers)
     last = {each.tool: each for each in found.rulings}
     by_rule: dict[tuple[str, str, bool], list[str]] = {}

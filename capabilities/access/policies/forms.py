@@ -28,7 +28,7 @@ class PatternsField(forms.CharField):
 
 
 class PolicyForm(forms.Form):
-    """What one layer says."""
+    """Form of one policy: the organisation's, or a provider's."""
 
     profile = forms.ChoiceField(
         required=False,
@@ -52,14 +52,15 @@ class PolicyForm(forms.Form):
         return PolicyContent(**self.cleaned_data)
 
     def shown_content(self) -> PolicyContent | None:
-        """What the form says; before something was sent as it is stored; None for what has no shape."""
+        """Return the content that the form was sent with; the stored one before anything was sent; None where it is
+        invalid."""
         if not self.is_bound:
             return self.stored
         return self.content() if self.is_valid() else None
 
 
 class ProfileForm(forms.Form):
-    """What a profile names."""
+    """Form of a profile: its name, its description and the tools that it names."""
 
     name = forms.CharField(max_length=64, help_text="For policies and the API: letters, digits, _ and -.")
     description = forms.CharField(
@@ -98,7 +99,7 @@ class ProfileForm(forms.Form):
 
 
 class LookForm(forms.Form):
-    """Of which tools the preview speaks, and for which provider."""
+    """Form that chooses the tools of the preview, and the provider that it is made for."""
 
     agent = forms.ChoiceField(required=False, label="Tools")
     of_provider = forms.ChoiceField(required=False, label="Model’s provider")

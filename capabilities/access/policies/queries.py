@@ -20,12 +20,12 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 
 
 def shown_policies() -> QuerySet[Policy]:
-    """With their profiles and providers at hand, whose keys are not read."""
+    """Return the policies with their profiles and providers at hand, whose keys are not read."""
     return Policy.objects.select_related("profile", "provider").defer("provider__api_key")
 
 
 def profiles() -> QuerySet[PolicyProfile]:
-    """By name, with how many policies begin with each (`uses`)."""
+    """Return the profiles by name, each with the number of policies that begin with it (`uses`)."""
     return PolicyProfile.objects.annotate(uses=Count("policies")).order_by("name")
 
 
@@ -42,7 +42,7 @@ def profiles_page(*, after: str = "", before: str = "") -> Page[PolicyProfile]:
 
 
 def providers_page(*, after: str = "", before: str = "") -> Page[Provider]:
-    """By name, without their keys. One query."""
+    """Return a page of providers by name, without their keys. One query."""
     return Keyset(Provider.objects.defer("api_key"), ("name", "slug")).page(after, before)
 
 
@@ -78,8 +78,9 @@ _warnings: Memory[Warnings] = Memory(64)
 
 
 def policy_warnings(organisation: Organisation) -> Warnings:
-    """What became wrong with policies since they were saved: as a tool was removed or renamed, a list may name none any
-    more. One query where there is no policy, else two; none where it was read at this registry version."""
+    """Return warnings by key of the policy's provider. Since a policy was saved, a tool may have been removed or
+    renamed, and a list may name none any more. One query where there is no policy, else two; none where it was read at
+    this registry version."""
     if connection.in_atomic_block:
         return _read_warnings()
     return _warnings.get((organisation.pk, organisation.registry_version), _read_warnings)
@@ -113,7 +114,7 @@ def warnings_of(policy: Policy, tools: Sequence[PolicyTool]) -> list[str]:
 
 
 def patterns_without_tools(content: PolicyContent, tools: Sequence[PolicyTool]) -> dict[str, tuple[str, ...]]:
-    """By field, the patterns that name no tool of the catalogue; fields without one are left out."""
+    """Return, by field, the patterns that name no tool of the catalogue; fields without one are left out."""
     lists = {"allow": content.allow, "also_allow": content.also_allow, "deny": content.deny}
     found = {field: unknown_patterns(patterns, tools) for field, patterns in lists.items()}
     return {field: patterns for field, patterns in found.items() if patterns}

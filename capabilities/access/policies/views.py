@@ -196,7 +196,8 @@ def policy_profile_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def policy_profile_create(request: MemberRequest, org: str) -> HttpResponse:
-    """No policy begins with it yet, so it is saved at once. `copy` in the address names one to begin with."""
+    """Add a profile. No policy begins with it yet, so it is saved at once. `copy` in the address names one to begin
+    with."""
     member = member_or_404(request, right=Right.POLICIES)
     copied = PolicyProfile.objects.filter(name=request.GET.get("copy", "")[:64]).first()
     stored = profile_content(copied) if copied is not None else ProfileContent("")

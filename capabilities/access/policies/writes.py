@@ -31,7 +31,8 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class PolicyContent:
-    """What the form of a policy says. `profile` is a name, or empty. All empty: the policy lets everything through."""
+    """Fields of a policy, as its form sends them. `profile` is a name, or empty. All empty: the policy lets everything
+    through."""
 
     profile: str = ""
     allow: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class PolicyContent:
 
 @dataclass(frozen=True)
 class ProfileContent:
-    """What the form of a profile says."""
+    """Fields of a profile, as its form sends them."""
 
     name: str
     patterns: tuple[str, ...] = ()
@@ -49,8 +50,8 @@ class ProfileContent:
     description: str = ""
 
 
-#: What comes with the service. The seven of `minimal` are other systems' names: an alias table says which tools they
-#: are here (`capabilities/contract/patterns.py`).
+#: Profiles that come with the service. The seven names of `minimal` are other systems': an alias table says which tools
+#: they are here (`capabilities/contract/patterns.py`).
 SHIPPED_PROFILES = (
     ProfileContent(
         "minimal",
@@ -114,7 +115,8 @@ def stored_policy(provider: Provider | None) -> Policy | None:
 
 
 def policy_content(policy: Policy | None) -> PolicyContent:
-    """As it is stored. What cannot be read is left out: a form shows what is left, and says so."""
+    """Return the policy's content as it is stored. What cannot be read is left out: a form shows what is left, and says
+    so."""
     if policy is None:
         return PolicyContent()
     lists = (_texts(each) for each in (policy.allow, policy.also_allow, policy.deny))
@@ -122,7 +124,8 @@ def policy_content(policy: Policy | None) -> PolicyContent:
 
 
 def policy_stamp(provider: Provider | None) -> str:
-    """What tells the policy as it is stored from what it was or will be, its profile's content included. One query."""
+    """Return a hash of the policy as it is stored, its profile's content included; it differs after any change. One
+    query."""
     row = stored_policy(provider)
     of_profile = [row.profile.patterns, row.profile.reads_only] if row is not None and row.profile is not None else []
     return sha256_hex(canonical_json([audited_policy(row), of_profile]))
@@ -206,8 +209,8 @@ def delete_profile(profile: PolicyProfile, *, actor: Membership) -> None:
 
 @transaction.atomic
 def install_profiles(organisation: Organisation) -> None:
-    """Those that come with the service and are not there yet. For a new organisation, and where a newer version brings
-    one."""
+    """Add the profiles that come with the service and are not there yet. For a new organisation, and where a newer
+    version brings one."""
     there = set(PolicyProfile.objects.filter(organisation=organisation).values_list("name", flat=True))
     for content in SHIPPED_PROFILES:
         if content.name not in there:
@@ -221,7 +224,7 @@ def profile_content(profile: PolicyProfile) -> ProfileContent:
 
 
 def profile_stamp(profile: PolicyProfile) -> str:
-    """What tells the profile as it is stored from what it was or will be. One query."""
+    """Return a hash of the profile as it is stored; it differs after any change. One query."""
     stored = PolicyProfile.objects.filter(pk=profile.pk).first()
     return sha256_hex(canonical_json(audited_profile(stored) if stored is not None else None))
 

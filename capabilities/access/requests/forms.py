@@ -34,7 +34,7 @@ class HoursForm(UntilForm):
 
 
 class RequestForm(HoursForm):
-    """What a member asks for, for how long, and why."""
+    """Form in which a member asks for a tool or a category, for how long, and why."""
 
     tool = forms.CharField(
         required=False,

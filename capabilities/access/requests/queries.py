@@ -54,7 +54,8 @@ def waiting_for(member: Membership) -> WaitingRequests:
 
 
 def count_waiting_for(member: Membership) -> tuple[int, str]:
-    """How many requests this member may decide, counted to one more than a page shows, and a sentence that says so.
+    """Return the number of requests that this member may decide, counted to one more than a page shows, and a sentence
+    that says so.
 
     One query; none for a member who may decide nothing.
     """

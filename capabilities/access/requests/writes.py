@@ -31,7 +31,7 @@ USUAL_HOURS = 8
 
 @dataclass(frozen=True)
 class RequestContent:
-    """What a request's form says. It names a tool or a category; `reason` is never empty."""
+    """Fields of a request, as its form sends them. It names a tool or a category; `reason` is never empty."""
 
     tool: str = ""
     category: str = ""

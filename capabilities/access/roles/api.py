@@ -96,14 +96,14 @@ def rules_in(rows: list[dict[str, Any]]) -> tuple[Rule, ...]:
 class RoleList(APIView):
     @extend_schema(operation_id="roles_list", summary="Roles", parameters=PAGE_PARAMETERS, responses=paged(RoleOut))
     def get(self, request: Request) -> Response:
-        """What members with a role may use. Needs the right `roles`."""
+        """List the roles, with the rules on what their members may use. Needs the right `roles`."""
         api_member(request, right=Right.ROLES, category=None)
         return Response(page(request, shown_roles(), "slug", lambda row: RoleOut(row).data, at_once=ROLES_AT_ONCE))
 
     @with_dry_run("role")
     @extend_schema(operation_id="roles_create", summary="Add a role", request=RoleIn, responses={201: RoleOut})
     def post(self, request: Request) -> Response:
-        """It opens nothing unless it says so, and nobody has it yet."""
+        """Add a role. A new role opens nothing unless it says so, and nobody has it yet."""
         member = api_member(request, right=Right.ROLES)
         body = checked(RoleIn, request)
         with refusals():
@@ -121,7 +121,8 @@ class RoleDetail(APIView):
     @with_dry_run("role")
     @extend_schema(operation_id="roles_update", summary="Change a role", request=RoleIn, responses=RoleOut)
     def patch(self, request: Request, slug: str) -> Response:
-        """What is left out stays; `rules` are replaced whole. With the right for a category: only its rules."""
+        """Change a role; what is left out stays, and `rules` are replaced whole. With the right for a category: only
+        its rules."""
         member = api_member(request, right=Right.ROLES, category=None)
         role = get_object_or_404(Role, slug=slug)
         body = checked_part(RoleIn, request)

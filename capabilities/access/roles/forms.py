@@ -16,7 +16,7 @@ from toolhub.tenants.rows.public_ids import public_id_of
 
 
 class RoleForm(forms.Form):
-    """What a role says of itself. Its rules come beside it: a select for each category and tool that is shown."""
+    """Form of a role. Its rules come beside it: a select for each category and tool that is shown."""
 
     name = forms.CharField(max_length=100)
     slug = ShortNameField()
@@ -65,7 +65,7 @@ def posted_rules(data: Mapping[str, Any], stored: Iterable[Rule]) -> tuple[Rule,
 
 
 def posted_members(data: QueryDict) -> dict[UUID, bool]:
-    """By public id of each member that the form shows, whether the box is ticked."""
+    """Return, by public id of each member that the form shows, whether the box is ticked."""
     shown, ticked = (
         {key for text in data.getlist(name) if (key := public_id_of(text)) is not None} for name in ("shown", "members")
     )

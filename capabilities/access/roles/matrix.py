@@ -30,7 +30,7 @@ TOOLS_SEARCHED = 1_000
 CATEGORIES_A_PAGE = 50
 
 KINDS = {"c": "category", "t": "tool"}
-#: What a cell says, for a category and for a tool.
+#: Words of a cell, for a category and for a tool.
 WORDS = {"c": {"allow": "all", "deny": "none", "": "not listed"}, "t": {"allow": "on", "deny": "off"}}
 
 SELECTED = SafeString(" selected")
@@ -43,7 +43,7 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Asked:
-    """What the page's address asks for."""
+    """Roles, open categories, search text and place that the page's address asks for."""
 
     roles: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one role says of one category or tool: stored, and as the form leaves it."""
+    """Cell of the matrix: the rule of one role on one category or tool, as stored and as the form leaves it."""
 
     place: Place
     was: str
@@ -69,19 +69,19 @@ class Cell:
     inherits: bool = False
     #: Why it cannot be changed here.
     locked: str = ""
-    #: Of a role that opens all or nothing: what counts, whatever is said.
+    #: Word that counts for a role that opens all or nothing, whatever is said.
     fixed: str = ""
     #: Tools of the category with a word of their own.
     differing: int = 0
 
     @property
     def differs(self) -> bool:
-        """Whether a tool says something else than its category."""
+        """True where a tool says something else than its category."""
         return self.place[1] == "t" and bool(self.said) and (self.said == Effect.ALLOW) != self.inherits
 
     @property
     def unsaid(self) -> str:
-        """What a tool without a word of its own is stands in brackets."""
+        """Word of a cell without a rule of its own; that of a tool, on or off as its category, stands in brackets."""
         return WORDS["c"][""] if self.place[1] == "c" else "(on)" if self.inherits else "(off)"
 
     def html(self) -> SafeString:
@@ -180,7 +180,7 @@ def check_changes(changes: Mapping[Place, str]) -> dict[str, Role]:
 
 
 def rules_of_roles(roles: Iterable[Role]) -> dict[int, tuple[Rule, ...]]:
-    """By key of the role. One query."""
+    """Return the rules by key of the role, sorted. One query."""
     found: dict[int, list[Rule]] = {role.pk: [] for role in roles}
     lines = RoleRule.objects.filter(role__in=list(found))
     for key, effect, category, tool in lines.values_list("role_id", "effect", "category__name", "tool__name"):
@@ -255,7 +255,8 @@ def matrix_rows(
 
 
 def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
-    """Those of the page that is asked for, with their `tool_count`; the name of the last, where there are more."""
+    """Return the categories of the page that is asked for, with their `tool_count`; and the name of the last, where
+    there are more."""
     categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
     if only:
         return list(categories.filter(name=only)), ""
@@ -275,7 +276,7 @@ def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
 
 
 class _Book:
-    """What the roles say, stored and as changed. One query."""
+    """Rules of the roles, as stored and as changed. One query."""
 
     def __init__(self, roles: Sequence[Role], changes: Mapping[Place, str], locked: Mapping[int, str]) -> None:
         self.locked = locked

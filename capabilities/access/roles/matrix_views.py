@@ -1,4 +1,4 @@
-"""The page of roles by categories and tools. It shows first whom a change affects, and saves what was shown."""
+"""Page of roles by categories and tools. It first shows the members that a change affects, and saves what was shown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ MOVED = "A role was changed in the meantime: nothing is saved yet. This is what 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def matrix(request: MemberRequest, org: str) -> HttpResponse:
-    """Roles by categories and tools. A first POST shows whom the changes change, one with its stamp saves them."""
+    """Show roles by categories and tools. A first POST shows the members that the changes affect, one with its stamp
+    saves them."""
     member = member_or_404(request, right=Right.ROLES, category=None)
     asked = asked_of(request)
     if request.method == "POST":

@@ -19,7 +19,7 @@ from toolhub.tenants.models import Membership
 TOOLS_INLINE = 300
 #: Tools of one category that a role's page shows, at most.
 TOOLS_OF_CATEGORY = 300
-#: Of those that differ from their category, in such a catalogue: so many are in the page.
+#: Tools of a category in the page of such a catalogue, of those that differ from their category.
 TOOLS_AT_FIRST = 30
 #: Categories with a rule, and without one, that a role's page shows; all are in the matrix.
 LISTED_SHOWN = 60
@@ -28,7 +28,7 @@ MEMBERS_SHOWN = 100
 
 
 def roles_shown() -> Sequence[Role]:
-    """With how many members and rules each has. One query."""
+    """Return the roles, each with the numbers of its members and rules. One query."""
     active = Q(role_memberships__membership__ended_at=None)
     return list(
         Role.objects.annotate(
@@ -71,12 +71,12 @@ class CategoryLine:
 
     @property
     def is_listed(self) -> bool:
-        """Whether a rule names the category or one of its tools."""
+        """True where a rule names the category or one of its tools."""
         return bool(self.said or self.differing)
 
     @property
     def not_shown(self) -> int:
-        """How many tools with a rule of their own are not in the page."""
+        """Number of tools with a rule of their own that are not in the page."""
         return self.differing - sum(bool(tool.said) for tool in self.tools)
 
 
@@ -164,7 +164,7 @@ class RoleMembers:
 
     shown: Sequence[Membership] = ()
     has_more: bool = False
-    #: Public ids of those who are not shown and whom the form gives the role to, or takes it from.
+    #: Public ids of members that are not shown and that get the role by the form (True), or lose it.
     hidden: Mapping[UUID, bool] = field(default_factory=dict)
     #: Those who do not have it and would get it, and those who have it and would lose it.
     given: Sequence[Membership] = ()

@@ -88,7 +88,8 @@ def role_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def role_create(request: MemberRequest, org: str) -> HttpResponse:
-    """The form of a new role. What it would open, and to whom, is shown before it is added where it has members."""
+    """Show the form of a new role. The tools that it would open, and the members who would get them, are shown before
+    it is added where it has members."""
     member = member_or_404(request, right=Right.ROLES)
     form = RoleForm(request.POST or None)
     rules = posted_rules(request.POST, ())
@@ -173,7 +174,7 @@ def _save(
     may_change: bool,
     stamp: str | None = None,
 ) -> None:
-    """With a right for a category only rules."""
+    """Save the role and its members; with a right for a category, only its rules."""
     if may_change:
         update_role(role, content, given=members.given, taken=members.taken, actor=actor, stamp=stamp)
     else:
@@ -181,7 +182,7 @@ def _save(
 
 
 def _asked_of_role(content: RoleContent, members: RoleMembers) -> list[Any]:
-    """What a role's form asks for beside words."""
+    """Return the mode, the rules and the changed members of a role's form, as JSON values."""
     people = [sorted(str(each.public_id) for each in some) for some in (members.given, members.taken)]
     return [content.mode, [astuple(rule) for rule in content.rules or ()], *people]
 

@@ -36,7 +36,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RoleContent:
-    """What a role's form says. `rules` is None to leave the stored ones."""
+    """Fields of a role, as its form sends them. `rules` is None to leave the stored ones."""
 
     slug: str
     name: str
@@ -183,7 +183,7 @@ def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membershi
 
 
 def roles_named(slugs: Collection[str]) -> dict[str, Role]:
-    """By short name. One query. Raises ChangeRefused, for `roles`, where there is none of a name."""
+    """Return the roles by short name. One query. Raises ChangeRefused, for `roles`, where there is none of a name."""
     roles = {role.slug: role for role in Role.objects.filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in roles:
@@ -192,7 +192,7 @@ def roles_named(slugs: Collection[str]) -> dict[str, Role]:
 
 
 def stamp_of(roles: Iterable[Role]) -> str:
-    """What tells these roles, with their rules, from what they were or will be. Two queries."""
+    """Return a hash of these roles with their rules, as they are stored; it differs after any change. Two queries."""
     keys = [role.pk for role in roles]
     fields = ("pk", "slug", "name", "description", "mode")
     rules = RoleRule.objects.filter(role__in=keys).order_by("pk")
@@ -299,7 +299,7 @@ def _keys(model: type[Category] | type[Tool], names: Collection[str]) -> dict[st
 
 
 def _lines(rules: Iterable[Rule]) -> list[str]:
-    """As the audit tells them: `allow category web`, `deny tool file_write`; sorted."""
+    """Return the rules as the audit shows them: `allow category web`, `deny tool file_write`; sorted."""
     return sorted(
         f"{rule.effect} tool {rule.tool}" if rule.tool else f"{rule.effect} category {rule.category}" for rule in rules
     )

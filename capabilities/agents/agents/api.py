@@ -216,7 +216,7 @@ class AgentIn(CallsIn):
 
 
 def shown_agents(member: Membership) -> QuerySet[Agent]:
-    """Those that the member sees."""
+    """Return the agents that the member sees."""
     own = AgentTool.objects.select_related("tool").order_by("position", "tool__category__name", "tool__name")
     toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
     return (
@@ -230,7 +230,7 @@ def shown_agents(member: Membership) -> QuerySet[Agent]:
 class AgentList(APIView):
     @extend_schema(operation_id="agents_list", summary="Agents", parameters=PAGE_PARAMETERS, responses=paged(AgentOut))
     def get(self, request: Request) -> Response:
-        """What your sessions can talk to. With the right `agents`, every agent."""
+        """List the agents that your sessions can talk to. With the right `agents`, every agent."""
         member = api_member(request)
         return Response(page(request, shown_agents(member), "slug", lambda row: AgentOut(row).data))
 
@@ -253,14 +253,14 @@ class AgentList(APIView):
 class AgentDetail(APIView):
     @extend_schema(operation_id="agents_read", summary="One agent", responses=AgentDetailOut)
     def get(self, request: Request, slug: str) -> Response:
-        """With its prompt, for who has the right `agents`."""
+        """Return one agent; with its prompt, for who has the right `agents`."""
         member = api_member(request)
         return Response(_agent_out(member, slug, sees_prompt=member.has_right(Right.AGENTS)))
 
     @with_dry_run("agent")
     @extend_schema(operation_id="agents_update", summary="Change an agent", request=AgentIn, responses=AgentDetailOut)
     def patch(self, request: Request, slug: str) -> Response:
-        """What is left out stays. Sessions have it from their next turn on."""
+        """Change an agent; what is left out stays. Sessions have the change from their next turn on."""
         member = api_member(request, right=Right.AGENTS)
         agent = get_object_or_404(shown_agents(member), slug=slug)
         body = checked_part(AgentIn, request)

@@ -224,7 +224,7 @@ class AgentForm(CallsForm):
         for name in ("model", "fallback_model"):
             self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
         self.say_what_blank_means("what the model says", resolve_model(agent.model) if agent else None)
-        #: What is ticked: as posted, else as stored.
+        #: Ticked tools and toolkits: as posted, else as stored.
         if data is not None:
             self.own = in_places(data, "tools", MAX_OWN_TOOLS)
             self.deferred = set(data.getlist("deferred_tools"))

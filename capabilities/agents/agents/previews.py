@@ -1,4 +1,4 @@
-"""Previews of what an agent offers, and what a session with it begins with. Provided by the room `sessions`."""
+"""Previews of an agent's offer, and of the tools that a session begins with. Provided by the room `sessions`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from capabilities.common.previews import Impact
 from capabilities.common.provided import Provided
 
-#: What saving an agent's content changes: `(agent, content, actor=...)`.
+#: Changes that saving an agent's content makes: `(agent, content, actor=...)`.
 impact_of_agent: Provided[..., Impact] = Provided("previews of agents")
 #: The tools that a member's new session with an agent begins with, and those that a message brings: `(agent, member,
 #: message)`.

@@ -15,8 +15,8 @@ from toolhub.tenants.models import Membership
 
 
 def agents_shown(member: Membership) -> Sequence[Agent]:
-    """Those that the member sees, with how many tools of their own each has, its toolkits' lines and its rooms. Three
-    queries."""
+    """Return the agents that the member sees, each with the number of its own tools, its toolkits' lines and its rooms.
+    Three queries."""
     toolkits = AgentToolkit.objects.select_related("toolkit").order_by("position", "toolkit__name")
     agents = Agent.objects.seen_by(member).select_related("model__provider").defer("model__provider__api_key")
     agents = agents.order_by("name", "pk")
@@ -35,7 +35,7 @@ def agent_or_404(slug: str, member: Membership) -> Agent:
 
 
 def toolkits_of_agent(agent: Agent) -> Sequence[AgentToolkit]:
-    """What the agent may load, in its order, each with its numbers. Two queries."""
+    """Return the toolkits that the agent may load, in its order, each with its numbers. Two queries."""
     found = list(
         AgentToolkit.objects.filter(agent=agent).select_related("toolkit").order_by("position", "toolkit__name")
     )

@@ -105,7 +105,7 @@ def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
 
 
 def _offered(content: AgentContent) -> list[Any]:
-    """What an agent's content says beside words."""
+    """Return the modes, tools and toolkits of an agent's content, as JSON values."""
     modes = [content.starts_with_core, content.tools_mode, content.scope, content.loading_mode]
     lists = [content.tools, content.allowed_toolkits]
     return [*modes, *lists, sorted(content.deferred_tools or ()), sorted(content.initial_toolkits or ())]

@@ -37,7 +37,7 @@ from capabilities.models import (
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
-#: What of an agent must agree with the rest of it; what others changed meanwhile does not keep it from being renamed.
+#: Fields of an agent that must agree with each other; changes by others meanwhile do not keep it from being renamed.
 TOGETHER = ("tools", "tools_mode", "starts_with_core", "scope", "allowed_toolkits", "initial_toolkits")
 #: More than any provider takes in one request.
 MAX_OWN_TOOLS = 1_000
@@ -52,8 +52,8 @@ MAX_ROUTING_TOKENS = 100_000
 
 @dataclass(frozen=True)
 class AgentContent:
-    """What an agent's form says. A list that is None leaves what is stored; a limit that is None, and what is empty of
-    its calls, leaves it to the model.
+    """Fields of an agent, as its form sends them. A list that is None leaves what is stored; a limit that is None, and
+    an empty setting of its calls, is left to the model.
 
     `tools` are names, in the order they are sent (before the others, where every tool is the agent's own);
     `deferred_tools` are those of them that are not sent before they are
@@ -93,7 +93,7 @@ class AgentContent:
     parallel_tool_calls: bool | None = None
 
 
-#: What of it are the agent's own columns, and not lists of other rows.
+#: Fields of the content that are the agent's own columns, and not lists of other rows.
 COLUMNS = (
     *(
         "slug",
@@ -118,7 +118,7 @@ COLUMNS = (
 
 
 def agent_content(agent: Agent) -> AgentContent:
-    """As it is stored; the lists are left as they are."""
+    """Return the agent's content as it is stored; its lists are None, so that a write leaves them as they are."""
     return AgentContent(**{name: getattr(agent, name) for name in COLUMNS})
 
 
@@ -172,13 +172,13 @@ def delete_agent(agent: Agent, *, actor: Membership) -> None:
 
 
 def agent_stamp(agent: Agent) -> str:
-    """What tells the agent as it is stored from what it was or will be. Four queries."""
+    """Return a hash of the agent as it is stored; it differs after any change. Four queries."""
     stored = Agent.objects.select_related("model").filter(pk=agent.pk).first()
     return sha256_hex(canonical_json(_told(stored) if stored is not None else None))
 
 
 def is_used(agent: Agent) -> bool:
-    """Whether any row that must stay names the agent. A query for each table that could."""
+    """Return whether any row that must stay names the agent. A query for each table that could."""
     relations = [relation for relation in Agent._meta.related_objects if relation.on_delete is PROTECT]
     return any(
         relation.related_model._base_manager.filter(**{relation.field.name: agent}).exists() for relation in relations
@@ -208,7 +208,7 @@ def allowed_toolkits(agent: Agent) -> dict[str, bool]:
 
 @dataclass(frozen=True)
 class OwnLine:
-    """What an agent says of one of its own tools."""
+    """Marks of one of an agent's own tools."""
 
     is_deferred: bool = False
     is_pinned: bool = False

@@ -99,7 +99,7 @@ class HookIn(serializers.Serializer[Any]):
 
 
 def _content(body: dict[str, Any], base: HookContent | None = None) -> HookContent:
-    """With what the body says, on what is stored."""
+    """Build a hook's content from the body; the stored one gives what the body leaves out."""
     entry = {**(base.entry if base else {}), **{name: body[name] for name in FIELDS if name in body}}
     others = {name: body[name] for name in ("description", "is_enabled") if name in body}
     return replace(base or HookContent({}), entry=entry, **others)
@@ -131,7 +131,7 @@ class HookList(APIView):
 
     @extend_schema(operation_id="hooks_create", summary="Add a hook", request=HookIn, responses={201: HookOut})
     def post(self, request: Request) -> Response:
-        """It counts from the next call on, in running turns too."""
+        """Add a hook. The hook counts from the next call on, in running turns too."""
         member = api_member(request, right=Right.HOOKS)
         body = checked(HookIn, request)
         with refusals():
@@ -150,7 +150,7 @@ class HookDetail(APIView):
 
     @extend_schema(operation_id="hooks_update", summary="Change a hook", request=HookIn, responses=HookOut)
     def patch(self, request: Request, hook_id: UUID) -> Response:
-        """What is left out stays; `settings` and `when` are replaced as a whole."""
+        """Change a hook; what is left out stays. `settings` and `when` are replaced as a whole."""
         member = api_member(request, right=Right.HOOKS)
         hook = hook_or_404(hook_id)
         body = checked_part(HookIn, request)

@@ -77,7 +77,8 @@ class JsonField(forms.CharField):
 
 
 class HookForm(forms.Form):
-    """Of one phase and action, which are chosen before. Fields of the action's settings are called `settings.NAME`."""
+    """Form of a hook, whose phase and action are chosen before. Fields of the action's settings are called
+    `settings.NAME`."""
 
     name = forms.CharField(max_length=MAX_NAME, help_text="The model reads it where the hook fails.")
     description = forms.CharField(
@@ -159,7 +160,7 @@ class HookForm(forms.Form):
 
     @property
     def shows_conditions(self) -> bool:
-        """Whether the fields that are folded away are shown: something is set, or wrong."""
+        """True where the fields that are folded away are shown: something is set, or wrong."""
         names = ("agents", "providers", "members")
         return any(name in self.errors or self[name].value() for name in names)
 
@@ -220,7 +221,7 @@ class HookForm(forms.Form):
 
 
 def model_names() -> list[str]:
-    """What the form suggests. One query."""
+    """Return the names of models that the form suggests. One query."""
     return list(LanguageModel.objects.order_by("name").values_list("name", flat=True).distinct()[:SUGGESTED])
 
 

@@ -63,7 +63,7 @@ GONE = "one that is gone"
 
 @dataclass(frozen=True)
 class Names:
-    """What people call the agents, providers and members that some hooks name, by public id."""
+    """Names of the agents, providers and members that some hooks name, by public id."""
 
     agents: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     providers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class ShownHook:
     hook: Hook
     does: str
     when: str
-    #: What is wrong with its row; "" where nothing is.
+    #: Fault of its row; "" where there is none.
     broken: str = ""
 
     @property
@@ -189,7 +189,7 @@ def _one_of(names: Iterable[str]) -> str:
 
 
 def hooks_page(*, phase: str = "", after: str = "", before: str = "") -> Page[Hook]:
-    """In the order in which they run, phase by phase. One query."""
+    """Return a page of hooks, in the order in which they run; of one phase where `phase` is given. One query."""
     hooks = Hook.objects.all()
     if phase:
         hooks = hooks.filter(phase=phase)

@@ -26,7 +26,7 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def hook_list(request: MemberRequest, org: str) -> HttpResponse:
-    """In the order in which they run. Four queries at most beside the frame's."""
+    """Show the hooks in the order in which they run. Four queries at most beside the frame's."""
     member_or_404(request, right=Right.HOOKS)
     address = HookFilter(request.GET)
     page = hooks_page(**address.values())
@@ -42,7 +42,7 @@ def hook_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def hook_create(request: MemberRequest, org: str) -> HttpResponse:
-    """Without an `action` in the address or the form, the choice of one."""
+    """Show the form of a new hook; without an `action` in the address or the form, the choice of one."""
     member = member_or_404(request, right=Right.HOOKS)
     given = request.POST if "action" in request.POST else request.GET
     chosen = _chosen(given.get("phase", ""), given.get("action", ""))
@@ -100,7 +100,8 @@ def show_hook_refusal(form: HookForm, error: ChangeRefused) -> None:
 
 
 def _chosen(phase: str, action: str) -> tuple[Phase, str] | None:
-    """What an address names, if there is such a thing; the phase may be left out where the action has but one."""
+    """Return the phase and action that an address names, None for unknown ones; the phase may be left out where the
+    action has but one."""
     known = ACTIONS.get(action)
     if known is None:
         return None

@@ -41,7 +41,7 @@ class HookContent:
 
 
 def hook_content(hook: Hook) -> HookContent:
-    """As it is stored."""
+    """Return the hook's content as it is stored."""
     return HookContent(hook.entry, hook.description, hook.is_enabled)
 
 
@@ -129,7 +129,7 @@ def _name_rows(entry: dict[str, Any], stored: Hook) -> None:
 
 
 def _stored(value: Any) -> dict[str, Any]:
-    """What was stored by hand may be of any form."""
+    """Return the stored dict; an empty one where a row that was stored by hand is of another form."""
     return value if isinstance(value, dict) else {}
 
 

@@ -40,7 +40,7 @@ PARAMETERS = [
 
 @extend_schema_field({"type": "number"})
 class NumberField(serializers.JSONField):
-    """As it was written: what is no number is refused with its place, and what is out of range is clamped."""
+    """Number as it was written: what is no number is refused with its place, and what is out of range is clamped."""
 
 
 @extend_schema_field({"type": "object", "additionalProperties": {"type": "object"}})
@@ -184,7 +184,7 @@ def _described(kind: RuntimeLayer, title: str) -> type[APIView]:
             responses=RuntimeConfigOut,
         )
         def put(self, request: Request, slug: str = "") -> Response:
-            """In place of all that it says. Needs the right `policies`."""
+            """Replace all settings of the layer. Needs the right `policies`."""
             return self._write(request, slug, is_part=False)
 
         @extend_schema(
@@ -194,7 +194,8 @@ def _described(kind: RuntimeLayer, title: str) -> type[APIView]:
             responses=RuntimeConfigOut,
         )
         def patch(self, request: Request, slug: str = "") -> Response:
-            """What is left out stays; null takes a pattern or a knob out. Needs the right `policies`."""
+            """Change the settings; what is left out stays, null takes a pattern or a knob out. Needs the right
+            `policies`."""
             return self._write(request, slug, is_part=True)
 
         @extend_schema(

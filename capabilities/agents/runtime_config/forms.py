@@ -47,7 +47,7 @@ class KnobsForm(forms.Form):
             self.fields[PREFIX + name] = knob_field(knob)
 
     def clean(self) -> dict[str, Any]:
-        """What cannot be read is said beside its field."""
+        """Add an error beside each field that cannot be read."""
         for name, value in self.knobs().items():
             read = self.table[name].read(value)
             if read.kind in ("malformed", "dropped"):
@@ -55,7 +55,7 @@ class KnobsForm(forms.Form):
         return self.cleaned_data
 
     def knobs(self) -> dict[str, Any]:
-        """What was filled in, by the knobs' names."""
+        """Return the values that were filled in, by the knobs' names."""
         filled = {name: self.cleaned_data.get(PREFIX + name, "") for name in self.table}
         return {name: typed(self.table[name], text) for name, text in filled.items() if text.strip()}
 

@@ -64,7 +64,7 @@ class ShownKnob:
 
 @dataclass(frozen=True)
 class ShownPattern:
-    """What a layer says of the tools that one pattern means."""
+    """Knobs that a layer sets for the tools that one pattern means."""
 
     pattern: str
     knobs: Sequence[ShownKnob]
@@ -95,7 +95,7 @@ def shown_layer(layer: LayerOf) -> ShownLayer:
 
 
 def shown_values(layer: LayerOf, values: Any) -> ShownLayer:
-    """The same of what was read already. What cannot be read of it is among the notes alone."""
+    """Build the layer from values that were read already. Values that cannot be read are among the notes alone."""
     document = values if isinstance(values, Mapping) else {}
     tools = document.get("tools")
     said = tools if isinstance(tools, Mapping) else {}
@@ -115,7 +115,7 @@ def _shown(knob: Knob, asked: Any) -> ShownKnob:
 
 @dataclass(frozen=True)
 class Chosen:
-    """For whom a tool's settings are resolved; None: for nobody in particular."""
+    """Agent, provider and toolkit that a tool's settings are resolved for; None: for none in particular."""
 
     agent: Agent | None = None
     provider: Provider | None = None
@@ -169,8 +169,8 @@ def shown_in_force(tool: ResolvedTool) -> list[ShownInForce]:
 
 
 def chosen(agent: str = "", provider: str = "", toolkit: str = "", *, tool: str = "") -> Chosen:
-    """Those of these short names; the agent's own provider where none is named. A query for each name that is given.
-    Raises ChangeRefused for one that is not there."""
+    """Return the agent, provider and toolkit with these short names; the agent's own provider where none is named. A
+    query for each name that is given. Raises ChangeRefused for one that is not there."""
     found_agent = _one(
         Agent.objects.select_related("model__provider").defer("model__provider__api_key"), "agent", agent
     )

@@ -1,4 +1,4 @@
-"""The pages of runtime settings: the layers, one layer with its patterns, and one tool with all that is said of it."""
+"""Pages of runtime settings: the layers, one layer with its patterns, and one tool with every layer's word on it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def runtime_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def runtime_find(request: MemberRequest, org: str) -> HttpResponse:
-    """To the settings of the tool, provider or agent that was typed; back to the list where there is none."""
+    """Redirect to the settings of the tool, provider or agent that was typed; back to the list where there is none."""
     member_or_404(request, right=Right.POLICIES)
     asked = {each: request.GET.get(each, "").strip()[:64] for each in ("tool", "agent", "provider")}
     if Tool.objects.filter(name=asked["tool"]).exists():
@@ -101,7 +101,8 @@ def runtime_layer(request: MemberRequest, org: str, kind: str, slug: str = "") -
 
 
 def _saved(request: MemberRequest, layer: LayerOf, form: KnobsForm, pattern: str) -> bool:
-    """Whether the form was stored; else it says why not. A pattern under another name than before is taken over."""
+    """Return whether the form was stored; else it shows why not. A pattern under another name than before is taken
+    over."""
     member = request.membership
     try:
         if isinstance(form, SharedForm):

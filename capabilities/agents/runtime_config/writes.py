@@ -17,13 +17,13 @@ from capabilities.models import Agent, Provider, RuntimeConfig, RuntimeLayer
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
 
-#: What of a document is no reason to refuse it: it is shown beside the value.
+#: Kinds of notes that are no reason to refuse a document: they are shown beside the value.
 HARMLESS = frozenset({"clamped", "repeated"})
 
 
 @dataclass(frozen=True)
 class LayerOf:
-    """Whose settings: a provider's, an agent's, or the organisation's where neither is given."""
+    """Layer of runtime settings: a provider's, an agent's, or the organisation's where neither is given."""
 
     provider: Provider | None = None
     agent: Agent | None = None
@@ -139,7 +139,8 @@ def _store(layer: LayerOf, row: RuntimeConfig | None, values: Any, actor: Member
 
 
 def document_of(row: RuntimeConfig | None) -> dict[str, Any]:
-    """What a change of a part begins with: the stored document, or what can be read of one that no write made."""
+    """Return the document that a change of a part begins with: the stored one, or what can be read of one that no write
+    made."""
     if row is None:
         return {}
     found = normalise(row.values)
@@ -147,7 +148,7 @@ def document_of(row: RuntimeConfig | None) -> dict[str, Any]:
 
 
 def stamp_of(row: RuntimeConfig | None) -> str:
-    """What tells a layer's document from what it was or will be."""
+    """Return a hash of a layer's document; it differs after any change."""
     return sha256_hex(canonical_json(row.values if row is not None else {}))
 
 

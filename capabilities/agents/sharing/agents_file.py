@@ -42,13 +42,13 @@ AGENT_KEYS = {
     "initial_toolkits": NAMES,
     "rooms": NAMES,
 }
-#: What a write calls a field that the file calls otherwise.
+#: Names in the file of the fields that a write calls otherwise.
 FILE_KEYS = {"name": "display_name", "slug": "", "offered_to": "rooms"}
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of one toolkit or agent: `new`, `changed` or `unchanged`."""
+    """Outcome for one toolkit or agent: `new`, `changed` or `unchanged`."""
 
     kind: str
     name: str
@@ -96,7 +96,7 @@ def apply_file(path: Path, *, actor: Membership) -> list[Applied]:
 
 
 def _content(reading: _Reading) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """By kind and name, of the right form. Raises FileRefused."""
+    """Read the file's toolkits and agents, by kind and name, each of the right form. Raises FileRefused."""
     try:
         text = reading.path.read_text()
         document = read_document(text) if len(text) <= MAX_FILE else None
@@ -147,7 +147,7 @@ def _is(value: Any, wanted: str) -> bool:
 
 
 def _written(reading: _Reading, key: str, write: Callable[[], Applied]) -> Applied | None:
-    """What the write returns; None where it was refused, which is noted."""
+    """Run the write and return its outcome; None where it was refused, which is noted."""
     try:
         with transaction.atomic():
             return write()
@@ -211,7 +211,7 @@ def _applied(reading: _Reading, kind: str, name: str, is_new: bool, before: str)
 
 
 def _audit_head(actor: Membership) -> str:
-    """It changes with each change that is put on record."""
+    """Return the head of the audit, which changes with each change that is put on record."""
     heads = Organisation.objects.filter(pk=actor.organisation_id).values_list("audit_head", flat=True)
     return str(heads.get())
 
@@ -223,7 +223,8 @@ def _tools(names: list[str]) -> tuple[str, ...]:
 
 
 def _model(name: str) -> LanguageModel:
-    """By its name, or `provider/name` where several providers have one of that name. Raises ChangeRefused."""
+    """Return the model of this name, or of `provider/name` where several providers have one of that name. Raises
+    ChangeRefused."""
     models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
     provider, _, rest = name.partition("/")
     found = list(models.filter(name=name)[:2]) or list(models.filter(provider__slug=provider, name=rest)[:2])

@@ -46,7 +46,8 @@ class ToolFileList(APIView):
         responses=paged(ToolFileOut),
     )
     def get(self, request: Request) -> Response:
-        """What `manage.py sync_tools` read, in the order in which it was first seen. Needs the right `catalogue`."""
+        """List the files that `manage.py sync_tools` read, in the order of their first reading. Needs the right
+        `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         state = request.query_params.get("state", "")
         if state not in ("", BROKEN, GOOD):
@@ -96,7 +97,8 @@ class ImportToolkit(APIView):
         },
     )
     def post(self, request: Request, import_id: UUID) -> Response:
-        """Of the tools that were accepted by now, and of those that were here already. Needs the right `toolkits`."""
+        """Save a toolkit of the tools that were accepted by now and of those that were here already. Needs the right
+        `toolkits`."""
         member = api_member(request, right=Right.TOOLKITS)
         tool_import = import_or_404(import_id)
         with refusals():

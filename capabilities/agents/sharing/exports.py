@@ -56,7 +56,7 @@ class Exported:
 
 
 def export_toolkit(toolkit: Toolkit, *, actor: Membership | None) -> Exported:
-    """The toolkit's file for this member, on record in the audit; None: for whoever runs the installation.
+    """Build the toolkit's file for this member, on record in the audit; None: for whoever runs the installation.
 
     Tools whose code, address or server the member may not read are left out. Needs the right `catalogue`. Raises
     ChangeRefused for a toolkit of which nothing is left, or that is too large.
@@ -71,7 +71,8 @@ def export_toolkit(toolkit: Toolkit, *, actor: Membership | None) -> Exported:
 
 
 def toolkit_file(toolkit: Toolkit, *, reader: Membership | None) -> Exported:
-    """The same without a word in the audit. Eight queries, however many tools there are."""
+    """Build the toolkit's file for this reader, without a record in the audit. Raises ChangeRefused as `export_toolkit`
+    does. Eight queries, however many tools there are."""
     lines = _lines(toolkit)
     tools = {
         tool.name: tool
@@ -167,7 +168,7 @@ def _secret_in(implementation: Mapping[str, Any]) -> str:
     return ""
 
 
-#: Of each version of a helper module that a tool uses: its description and its code.
+#: Description and code of each version of a helper module that a tool uses.
 _Modules = Mapping[tuple[str, int], tuple[str, str]]
 
 
@@ -220,7 +221,8 @@ def _entry(tool: Tool, modules: _Modules, tests: Mapping[int, list[dict[str, Any
 
 
 def _content(version: ToolVersion) -> dict[str, Any]:
-    """What is in force. How far its results are trusted is not in it: whoever runs the tool decides on that."""
+    """Return the definition that is in force. How far its results are trusted is left out: whoever runs the tool
+    decides on that."""
     return {
         "description": version.description,
         "parameters": version.parameters,
@@ -242,7 +244,7 @@ def _named_modules(entries: Iterable[Mapping[str, Any]], modules: _Modules) -> l
 
 
 def _credentials(tools: Iterable[Tool], entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """How requests are signed, by name: never a secret, never who has one."""
+    """List the ways in which requests are signed, by name: never a secret, never who has one."""
     named = {entry.get("credential") for entry in entries}
     found = {tool.credential.name: tool.credential for tool in tools if tool.credential and tool.kind != MCP}
     return [_credential(found[name]) for name in sorted(found) if name in named]
@@ -269,7 +271,7 @@ def _servers(tools: Iterable[Tool], entries: Iterable[Mapping[str, Any]]) -> lis
 
 
 def address_of(server: McpServer) -> str:
-    """Where it is, without what may be a secret: the query, and a user in front of the host."""
+    """Return the server's address, without what may be a secret: the query, and a user in front of the host."""
     return server.stdio_name if server.transport == Transport.STDIO else bare_address(server.url)
 
 

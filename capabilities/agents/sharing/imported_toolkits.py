@@ -23,13 +23,13 @@ from capabilities.contract.wire import canonical_json
 from capabilities.models import ImportedStatus, ImportedTool, ImportSource, ToolImport, Toolkit
 from toolhub.tenants.models import Membership, Right
 
-#: What a definition of a file is by now a tool here.
+#: States of a file's definition that is by now a tool here.
 _HERE = (ImportedStatus.ACCEPTED, ImportedStatus.UNCHANGED)
 
 
 @dataclass(frozen=True)
 class ImportedToolkit:
-    """What a file's toolkit would be here: its content, the toolkit of its name that there is, and what differs."""
+    """Toolkit of a file as it would be here: its content, the toolkit of its name that there is, and what differs."""
 
     content: ToolkitContent
     existing: Toolkit | None
@@ -88,7 +88,7 @@ def _line(said: Mapping[str, Any], name: str) -> ToolkitLine:
 
 
 def _is_same(stored: ToolkitContent, content: ToolkitContent) -> bool:
-    """Whether the file would change nothing of the toolkit that is here."""
+    """Return whether the file would change nothing of the toolkit that is here."""
     return stored.description == content.description and _plain(stored.tools) == _plain(_with_safety(content, stored))
 
 

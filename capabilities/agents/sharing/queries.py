@@ -15,12 +15,12 @@ from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
 ORDER = ("folder", "path", "pk")
-#: What a file can be looked for by.
+#: States by which files can be found.
 BROKEN, GOOD = "broken", "good"
 
 
 def synced_files(state: str = "") -> QuerySet[SyncedFile]:
-    """By folder and path; `state` is `broken`, `good` or nothing."""
+    """Return the files by folder and path; `state` is `broken`, `good` or nothing."""
     rows = SyncedFile.objects.select_related("tool__current_version").defer(
         "tool__current_version__wire", "tool__current_version__parameters", "tool__current_version__implementation"
     )
@@ -53,7 +53,7 @@ def toolkit_named_or_404(name: str) -> Toolkit:
 
 
 def toolkit_review(tool_import: ToolImport, member: Membership) -> Mapping[str, Any]:
-    """What the review of a toolkit file shows beside its tools. At most seven queries."""
+    """Return the template values that the review of a toolkit file shows beside its tools. At most seven queries."""
     found = imported_toolkit(tool_import)
     return {
         "template": "capabilities/agents/sharing/_review_toolkit.html",

@@ -40,7 +40,7 @@ from toolhub.tenants.models import Membership, Organisation
 
 logger = logging.getLogger(__name__)
 
-#: What became of a file.
+#: Outcome of the synchronisation of one file.
 Outcome = Literal["new", "changed", "unchanged", "broken", "gone"]
 #: Files of one folder.
 MOST_FILES = 1_000
@@ -51,7 +51,7 @@ GONE = "Its file {path} is gone from the folder {folder}."
 
 @dataclass(frozen=True)
 class Synced:
-    """What became of one file, and why it is broken."""
+    """Outcome for one file, and why it is broken."""
 
     path: str
     outcome: Outcome

@@ -40,7 +40,7 @@ class FileBroken(ValueError):
 
 @dataclass(frozen=True)
 class SavedCase:
-    """A call of the tool and what must come of it: a value, or a part of an error."""
+    """Call of the tool with its expected outcome: a value, or a part of an error."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -50,7 +50,7 @@ class SavedCase:
 
 @dataclass(frozen=True)
 class ToolFile:
-    """What a file says: the tool's content, its category (empty for the command's), and its saved tests."""
+    """Content of a file: the tool's definition, its category (empty for the command's), and its saved tests."""
 
     definition: Definition
     category: str

@@ -35,7 +35,7 @@ CHECK_SECONDS = 45.0
 #: Problems of code that a refusal names.
 NAMED = 3
 NEEDS_SERVER = "Add the MCP server {address} first, then import the file again."
-#: What a row of an import keeps of a tool beside its own columns.
+#: Fields of a tool that a row of an import keeps beside its own columns.
 MORE = ("instructions", "human_format", "on_crash", "timeout", "max_result_chars", "effect")
 
 
@@ -217,7 +217,7 @@ class _Reader:
         return True
 
     def _problems(self, code: str, runtime: str, helpers: Mapping[str, str], parameters: Any) -> str:
-        """What keeps the code from running in this runtime, by line; "" for nothing."""
+        """Return the problems that keep the code from running in this runtime, by line; "" for none."""
         if time.monotonic() > self._until:
             return ""
         try:
@@ -247,7 +247,7 @@ def _servers_here(named: list[Mapping[str, Any]]) -> dict[str, McpServer]:
 
 
 def _group(tool: Mapping[str, Any]) -> str:
-    """What a reviewer accepts together: of one kind, and signed with one credential."""
+    """Return the title of tools that a reviewer accepts together: of one kind, and with one credential or server."""
     kind = dict(ToolKind.choices)[tool["kind"]]
     beside = tool.get("credential") or tool.get("server")
     return f"{kind}, {beside}" if beside else str(kind)

@@ -110,7 +110,7 @@ class ToolkitList(APIView):
         operation_id="toolkits_list", summary="Toolkits", parameters=PAGE_PARAMETERS, responses=paged(ToolkitOut)
     )
     def get(self, request: Request) -> Response:
-        """What agents may be allowed to load."""
+        """List the toolkits that agents may be allowed to load."""
         rows = whole_toolkits(api_member(request))
         return Response(page(request, rows, "name", _shown, complete=complete, at_once=TOOLKITS_AT_ONCE))
 
@@ -136,7 +136,8 @@ class ToolkitDetail(APIView):
     @with_dry_run("toolkit")
     @extend_schema(operation_id="toolkits_update", summary="Change a toolkit", request=ToolkitIn, responses=ToolkitOut)
     def patch(self, request: Request, name: str) -> Response:
-        """What is left out stays. Refused where an agent that begins with it would have one tool in two ways."""
+        """Change a toolkit; what is left out stays. Refused where an agent that begins with it would have one tool in
+        two ways."""
         member = api_member(request, right=Right.TOOLKITS)
         toolkit = get_object_or_404(Toolkit, name=name)
         body = checked_part(ToolkitIn, request)
@@ -172,7 +173,7 @@ def _toolkit_out(member: Membership, name: str) -> Any:
 
 
 def _content(body: dict[str, Any], stored: ToolkitContent | None = None) -> ToolkitContent:
-    """What the body says, over what is stored."""
+    """Build a toolkit's content from the body; the stored one gives what the body leaves out."""
     known = stored or ToolkitContent("")
     return ToolkitContent(
         name=body.get("name", known.name),

@@ -5,5 +5,5 @@ from __future__ import annotations
 from capabilities.common.previews import Impact
 from capabilities.common.provided import Provided
 
-#: What saving a toolkit's content changes, over the agents that may load it: `(toolkit, content, actor=...)`.
+#: Changes that saving a toolkit's content makes, over the agents that may load it: `(toolkit, content, actor=...)`.
 impact_of_toolkit: Provided[..., Impact] = Provided("previews of toolkits")

@@ -18,7 +18,7 @@ from toolhub.tenants.models import Membership, Right
 
 
 def shown_toolkits(member: Membership) -> QuerySet[Toolkit]:
-    """With the lines of agents that the member sees. `weigh` gives them their numbers."""
+    """Return the toolkits with the lines of agents that the member sees. `weigh` gives them their numbers."""
     seen = Agent.objects.seen_by(member, Right.TOOLKITS).order_by().values("pk")
     users = AgentToolkit.objects.filter(agent__in=seen).select_related("agent").order_by("agent__name", "agent_id")
     return Toolkit.objects.prefetch_related(Prefetch("agent_toolkits", users))
@@ -67,7 +67,7 @@ def note_scopes(toolkits: Collection[Toolkit]) -> None:
 
 
 def whole_toolkits(member: Membership) -> QuerySet[Toolkit]:
-    """As the API tells them: with the lines of tools and categories too."""
+    """Return the toolkits as the API shows them: with the lines of tools and categories too."""
     tools = ToolkitTool.objects.select_related("tool").order_by("position", "tool__name")
     tools = tools.only("organisation", "toolkit", "position", "timeout", "max_result_chars", "knobs", "tool__name")
     categories = ToolkitCategory.objects.select_related("category").order_by("category__name")
@@ -84,7 +84,7 @@ def toolkits_by_name(member: Membership) -> Sequence[Toolkit]:
 
 
 def toolkit_or_404(name: str, member: Membership) -> Toolkit:
-    """With the agents that may load it and that the member sees. Three queries."""
+    """Return the toolkit with the agents that may load it and that the member sees. Three queries."""
     toolkit = shown_toolkits(member).filter(name=name).first()
     if toolkit is None:
         raise Http404("No such toolkit.")
@@ -111,7 +111,7 @@ def toolkit_page_or_404(name: str, member: Membership) -> ToolkitPage:
 
 
 def categories_for_toolkits() -> Sequence[Category]:
-    """Those that a toolkit may hold, with how many tools each has and their tokens. One query."""
+    """Return the categories that a toolkit may hold, each with the number of its tools and their tokens. One query."""
     reserved = Q(name=META_CATEGORY) | Q(pk__in=Tool.objects.filter(name__in=RESERVED_TOOLS).values("category"))
     return list(_counted(Category.objects.exclude(reserved)))
 

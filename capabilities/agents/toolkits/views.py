@@ -51,7 +51,7 @@ def toolkit_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """What is in it, what of that works, and which agents may load it."""
+    """Show the tools of a toolkit, which of them work, and which agents may load it."""
     member = member_or_404(request)
     page = toolkit_page_or_404(name, member)
     for line in page.lines:
@@ -85,7 +85,7 @@ def _mark(tool: Tool) -> None:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def toolkit_create(request: MemberRequest, org: str) -> HttpResponse:
-    """No agent may load it yet, so it is saved at once."""
+    """Add a toolkit. No agent may load it yet, so it is saved at once."""
     member = member_or_404(request, right=Right.TOOLKITS)
     form = ToolkitForm(request.POST if request.method == "POST" else None)
     if "find" not in request.POST and form.is_valid():
@@ -101,7 +101,7 @@ def toolkit_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The same for what is in a toolkit. One that no agent may load is saved at once: nobody feels it."""
+    """Change a toolkit's content, after a preview. One that no agent may load is saved at once: nobody feels it."""
     member = member_or_404(request, right=Right.TOOLKITS)
     toolkit = toolkit_or_404(name, member)
     form = ToolkitForm(request.POST if request.method == "POST" else None, toolkit=toolkit)
@@ -125,7 +125,7 @@ def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
 
 
 def _held(content: ToolkitContent) -> list[Any]:
-    """What a toolkit's content says beside words."""
+    """Return the tools and categories of a toolkit's content, as JSON values."""
     lines = [[line.tool, line.timeout, line.max_result_chars, dict(line.knobs)] for line in content.tools]
     return [lines, sorted(content.categories)]
 
@@ -171,7 +171,7 @@ def toolkit_page(
 
 
 def with_own_values(picker: Picker) -> Picker:
-    """The same, with what the shown tools say themselves beside what the toolkit says. One query."""
+    """Return the picker with each shown tool's own timeout and result limit beside the toolkit's. One query."""
     knobs = knobs_of([row.name for row in picker.ticked if row.name.isprintable()])
     rows = [
         replace(row, own_timeout=knobs[row.name][0], own_chars=knobs[row.name][1]) if row.name in knobs else row

@@ -41,7 +41,7 @@ MAX_DESCRIPTION = 2_000
 #: Tools that a toolkit names, and categories.
 MAX_TOOLS = 1_000
 MAX_CATEGORIES = 200
-#: What an override may be: seconds, and characters of a result.
+#: Bounds of an override: seconds, and characters of a result.
 MIN_TIMEOUT, MAX_TIMEOUT = 1, 600
 MIN_RESULT_CHARS, MAX_RESULT_CHARS = 200, 1_000_000
 #: Names that a refusal lists.
@@ -61,7 +61,7 @@ class ToolkitLine:
 
 @dataclass(frozen=True)
 class ToolkitContent:
-    """What a toolkit's form says. Tools stay in this order."""
+    """Fields of a toolkit, as its form sends them. Tools stay in this order."""
 
     name: str
     description: str = ""
@@ -149,7 +149,7 @@ def _require_for_safety(actor: Membership | None, stored: Iterable[ToolkitLine],
 
 
 def toolkit_stamp(toolkit: Toolkit) -> str:
-    """What tells the toolkit as it is stored from what it was or will be. Three queries."""
+    """Return a hash of the toolkit as it is stored; it differs after any change. Three queries."""
     stored = Toolkit.objects.filter(pk=toolkit.pk).first()
     return sha256_hex(canonical_json(audited(stored) if stored is not None else None))
 
@@ -170,7 +170,7 @@ def audited(toolkit: Toolkit) -> dict[str, Any]:
 
 
 def content_of(toolkit: Toolkit) -> ToolkitContent:
-    """What is stored, as a form would say it. Two queries."""
+    """Return the stored content, as a form would send it. Two queries."""
     stored = audited(toolkit)
     lines = tuple(ToolkitLine(**line) for line in stored["tools"])
     return ToolkitContent(toolkit.name, toolkit.description, lines, tuple(stored["categories"]))
@@ -330,7 +330,7 @@ class Conflict:
     tool: str
     first: ToolOrigin
     second: ToolOrigin
-    #: What the first and the second say.
+    #: Overrides of the first and of the second.
     values: tuple[Overrides, Overrides]
 
     def __str__(self) -> str:
@@ -347,7 +347,7 @@ def overrides_in_words(overrides: Overrides) -> str:
 
 
 def toolkit_conflicts(agents: Sequence[Agent]) -> list[Conflict]:
-    """Where the initial toolkits of these agents disagree with each other, or with own and core tools.
+    """Return the conflicts of these agents' initial toolkits with each other, or with own and core tools.
 
     The same overrides twice are no conflict. Six queries, whatever the number of agents.
     """

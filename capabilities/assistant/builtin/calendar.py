@@ -50,10 +50,10 @@ CATEGORY = CategorySpec(
     is_core=True,
 )
 
-#: Occurrences that one listing shows, and overlaps told of a new event.
+#: Occurrences that one listing shows, and overlaps with a new event that are shown.
 LIST_LIMIT = 200
 OVERLAPS = 5
-#: Days that one listing spans at most, and when nothing is said; days for which overlaps of a repeated event are told.
+#: Days that one listing spans at most, and by default; days in which overlaps of a repeated event are looked for.
 SPAN_DAYS = 400
 USUAL_DAYS = 7
 LOOK_AHEAD_DAYS = 60
@@ -181,7 +181,7 @@ def calendar_feed(context: ToolContext, action: Literal["create", "renew", "remo
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when, and whether in whole days."""
+    """Span of time: its start, its end, and whether it is in whole days."""
 
     start: datetime
     end: datetime
@@ -211,7 +211,7 @@ def _whole_days(first: date, last: date, zone: ZoneInfo) -> Span:
 
 
 def _next_at(begin: datetime, clock: time) -> datetime:
-    """That time of day, or of the next day where it is earlier than the beginning: 22:00 to 02:00."""
+    """Return that time of day, or of the next day where it is not later than the beginning: 22:00 to 02:00."""
     end = datetime.combine(begin.date(), clock, begin.tzinfo)
     return end if end > begin else end + timedelta(days=1)
 
@@ -306,7 +306,7 @@ def _brief(each: Occurrence, zone: ZoneInfo) -> dict[str, Any]:
 
 
 def _as_json(each: Occurrence, zone: ZoneInfo) -> dict[str, Any]:
-    """Whole days are days wherever one is; times are told in the zone that was asked for."""
+    """Return the occurrence as JSON. Whole days are days wherever one is; times are in the zone that was asked for."""
     event = each.event
     row: dict[str, Any] = {"number": event.number, "title": event.title}
     if event.is_all_day:

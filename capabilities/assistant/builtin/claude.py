@@ -53,7 +53,7 @@ def claude_allow_dir(
 
 
 def _settings(before: bytes | None) -> dict[str, Any]:
-    """What stands there. Raises ToolError rather than write over what it cannot read."""
+    """Return the settings of the file. Raises ToolError rather than write over what it cannot read."""
     if before is None or not before.strip():
         return {}
     try:

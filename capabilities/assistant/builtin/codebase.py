@@ -141,7 +141,7 @@ def _wanted(extensions: list[str] | None) -> Callable[[str], bool]:
 
 
 def _python_outline(context: ToolContext, text: str) -> list[dict[str, Any]] | None:
-    """By the syntax; None for what is no valid Python, or too complex to read."""
+    """Return the outline by the syntax; None for what is no valid Python, or too complex to read."""
     try:
         found: list[dict[str, Any]] | None = run_in_context("outline", context, text=text)
     except TooComplex:
@@ -150,7 +150,8 @@ def _python_outline(context: ToolContext, text: str) -> list[dict[str, Any]] | N
 
 
 def _plain_outline(text: str) -> Iterator[dict[str, Any]]:
-    """By what a line begins with: no language is parsed, so a declaration in a comment block counts too."""
+    """Yield the outline by the beginnings of lines: no language is parsed, so a declaration in a comment block counts
+    too."""
     for number, line in enumerate(lines_of(text), start=1):
         if declared := _declared(line):
             yield {"kind": declared[0], "name": declared[1], "line": number}

@@ -137,7 +137,7 @@ def _kind_of(name: str) -> str:
 def _passages(
     context: ToolContext, documents: list[workspace.Entry], until: float, unread: list[str]
 ) -> Iterator[Passage]:
-    """Of each document that can be read in time; the names of the others go to `unread`."""
+    """Yield the passages of each document that can be read in time; the names of the others go to `unread`."""
     for each in documents:
         left = until - time.monotonic()
         if left <= 0 or context.stopped.is_set():

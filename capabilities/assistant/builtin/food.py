@@ -1,4 +1,4 @@
-"""What a member ate, and the recipes that a member keeps."""
+"""Food that a member ate, and the recipes that a member keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member has to buy. The same thing in the same unit stands on the list once, with its quantities added."""
+"""Groceries that a member has to buy. One thing in one unit stands on the list once, with its quantities added."""
 
 from __future__ import annotations
 

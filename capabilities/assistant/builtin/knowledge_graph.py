@@ -37,7 +37,7 @@ ENTITIES = 5_000
 RELATIONS = 20_000
 SEARCH_LIMIT = 20
 SHOWN_RELATIONS = 10
-#: Steps of a path, and entities that a search for one may come by.
+#: Steps of a path, and entities that a search for one may visit.
 STEPS = 10
 VISITED = 5_000
 
@@ -190,7 +190,8 @@ def _shown_relations(relations: list[list[str]]) -> dict[str, Any]:
 
 
 def _walked(context: ToolContext, start: int, end: int, max_steps: int) -> dict[int, Arrow]:
-    """By which arrow each entity was come by first, breadth first from the start. One query for each step."""
+    """Return the arrow by which each entity was first reached, breadth first from the start. One query for each
+    step."""
     came_by: dict[int, Arrow] = {}
     frontier = {start}
     for _ in range(max_steps):
@@ -208,7 +209,7 @@ def _walked(context: ToolContext, start: int, end: int, max_steps: int) -> dict[
 
 
 def _walked_as_json(arrow: Arrow, names: dict[int, str]) -> list[str]:
-    """As the relation was written, whichever way it was walked."""
+    """Return the relation as it was written, whichever way it was walked."""
     here, label, there, backwards = arrow
     one, other = names.get(here, "?"), names.get(there, "?")
     return [other, label, one] if backwards else [one, label, other]

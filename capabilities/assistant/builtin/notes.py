@@ -64,7 +64,7 @@ def agent_notes_clear(context: ToolContext) -> str:
 
 
 def _key(context: ToolContext) -> dict[str, Any]:
-    """Whose page it is: the agent's and the member's, and of a run by hand the member's alone."""
+    """Return the key of a page: the agent and the member, and for a run by hand the member alone."""
     member = {"organisation_id": context.organisation_id, "membership_id": context.membership_id}
     return member | {"agent_id": context.agent_id, "former_agent": ""}
 

@@ -226,7 +226,7 @@ def _rooms(cloud: Remote) -> list[dict[str, Any]]:
 
 
 def _data(answer: Mapping[str, Any]) -> Any:
-    """What an OCS answer carries."""
+    """Return the data of an OCS answer."""
     return a_dict(answer.get("ocs")).get("data")
 
 

@@ -134,7 +134,7 @@ def _person(context: ToolContext, number: int) -> Person:
 
 
 def _birthdays(people: list[Person], today: date, within: int) -> list[dict[str, Any]]:
-    """Those with a birthday that soon, the next first; in how many days, and how old it makes them."""
+    """Return the people with a birthday that soon, the next first; in how many days, and how old it makes them."""
     soon = [(days, person) for person in people if (days := days_to_birthday(person, today)) is not None]
     rows = []
     for days, person in sorted(soon, key=lambda each: each[0]):

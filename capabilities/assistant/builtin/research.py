@@ -63,7 +63,7 @@ DUCKDUCKGO = ServiceSpec(
 )
 SERVICES = (ARXIV, WIKIPEDIA, DUCKDUCKGO)
 
-#: Of arXiv: 2401.01234v2, or the older hep-th/9901001; a query that names its fields itself.
+#: Number of a paper in arXiv: 2401.01234v2, or the older hep-th/9901001; a query that names its fields itself.
 PAPER_ID = re.compile(r"(?:arxiv:)?(\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(v\d+)?", re.IGNORECASE)
 FIELDED = re.compile(r"\b(ti|au|abs|co|jr|cat|rn|id|all):")
 ARTICLE_LIMIT = 20_000

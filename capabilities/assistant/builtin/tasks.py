@@ -127,7 +127,7 @@ def _due(context: ToolContext, text: str | None) -> Any:
 
 
 def _as_json(task: Task) -> dict[str, Any]:
-    """What is empty or usual is left out: it would cost tokens and say nothing."""
+    """Return the task as JSON, without empty and usual values: they would cost tokens and say nothing."""
     row: dict[str, Any] = {"number": task.number, "title": task.title}
     if task.due:
         row["due"] = task.due.isoformat()

@@ -152,7 +152,7 @@ def _spot(context: ToolContext, place: str) -> dict[str, Any]:
 
 
 def _lies_in(spot: Mapping[str, Any], hint: str) -> bool:
-    """Whether every word group behind the commas is one of the place's regions, or a country or its code."""
+    """Return whether every word group behind the commas is one of the place's regions, or a country or its code."""
     fields = ("country", "country_code", "admin1", "admin2", "admin3")
     known = {short(spot.get(field)).casefold() for field in fields}
     wanted = [part.strip().casefold() for part in hint.split(",") if part.strip()]

@@ -69,7 +69,7 @@ class RecordList(APIView):
 
 
 class RecordListWithPost(RecordList):
-    """The same, where rows are added by hand."""
+    """View of a list to which rows can be added by hand."""
 
     def post(self, request: Request) -> Response:
         member = api_member(request, at_least=Access.MEMBER)
@@ -101,7 +101,7 @@ class RecordDetail(APIView):
 
 
 class RecordDetailWithPatch(RecordDetail):
-    """The same, where rows can be changed."""
+    """View of a row that can be changed."""
 
     def patch(self, request: Request, own_record: UUID) -> Response:
         kind, owner = self.kind, owner_of(api_member(request))

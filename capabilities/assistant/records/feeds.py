@@ -72,7 +72,7 @@ def digest_of(secret: str) -> str:
 
 
 def _events(feed: CalendarFeed, now: datetime) -> list[CalendarEvent]:
-    """What is not over for long: of an event that repeats, its last day counts."""
+    """Return the events that are not over for long; for an event that repeats, its last day counts."""
     once = Q(repeat=CalendarEvent.Repeat.NONE)
     over = (once & Q(ends_at__lt=now - BEHIND)) | Q(repeat_until__lt=(now - BEHIND - timedelta(days=367)).date())
     mine = CalendarEvent.objects.filter(membership_id=feed.membership_id)

@@ -52,7 +52,7 @@ class RecordForm(forms.Form):
 
     @classmethod
     def initial_of(cls, shown: Mapping[str, Any]) -> dict[str, Any]:
-        """What the form begins with, from the row as REST shows it."""
+        """Return the values that the form begins with, from the row as REST shows it."""
         return dict(shown)
 
     def values(self) -> dict[str, Any]:
@@ -177,7 +177,8 @@ class EventForm(RecordForm):
         return name
 
     def values(self) -> dict[str, Any]:
-        """What was typed is a time of the event's zone; the fields took it for one of the server's."""
+        """Return the values with the typed times in the event's zone; the fields took them for times of the
+        server's."""
         values = super().values()
         zone = ZoneInfo(values["time_zone"])
         start = values["starts_at"].replace(tzinfo=zone)

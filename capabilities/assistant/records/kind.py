@@ -1,4 +1,4 @@
-"""What a kind of rows is, for the pages and routes that are the same for all of them. Knows no single kind."""
+"""Definition of a kind of rows, for the pages and routes that are the same for all of them. Knows no single kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class State:
 
 @dataclass(frozen=True)
 class Switch:
-    """What one click on a line changes: the values that are written, and the buttons' words."""
+    """Change that one click on a line makes: the values that are written, and the buttons' words."""
 
     on: dict[str, Any]
     off: dict[str, Any]
@@ -51,7 +51,7 @@ class Kind:
     #: One of them, after "a" or "an".
     one: str
     icon: str
-    #: What it is for, and a message to an agent that makes one.
+    #: Purpose of the kind, and a message to an agent that makes one.
     purpose: str
     example: str
     #: A PublicModel with a membership.
@@ -84,7 +84,7 @@ class Kind:
 
     @property
     def consequence(self) -> str:
-        """What is said before a row is deleted."""
+        """Warning that is shown before a row is deleted."""
         return f"It cannot be brought back{', nor what is in it' if self.children else ''}."
 
     def state(self, name: str) -> State | None:

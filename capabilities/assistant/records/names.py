@@ -1,4 +1,4 @@
-"""How names that people type are kept and compared, and how texts are searched. Knows no tool and no row."""
+"""Names that people type: their form, their comparison, and the search in texts. Knows no tool and no row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ KEY_LIMIT = 400
 
 
 def folded(text: str) -> str:
-    """As texts are compared: without case, width and ligatures. SQLite knows the case of ASCII letters only."""
+    """Return the text as texts are compared: without case, width and ligatures. SQLite knows the case of ASCII letters
+    only."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -36,7 +37,7 @@ def name_and_key(text: str, thing: str) -> dict[str, str]:
 
 
 def key_of(text: str) -> str:
-    """What a name is looked up by."""
+    """Return the key by which a name is looked up."""
     return folded(" ".join(text.split()))
 
 
@@ -45,6 +46,6 @@ def words_of(query: str) -> list[str]:
 
 
 def holds_all(words: Iterable[str], *texts: str) -> bool:
-    """Whether each word occurs in one of the texts."""
+    """Return whether each word occurs in one of the texts."""
     whole = folded("\n".join(texts))
     return all(word in whole for word in words)

@@ -1,4 +1,4 @@
-"""Whose rows these are, and how a write says no. Knows no single kind of row."""
+"""Owners of rows, and the refusals of their writes. Knows no single kind of row."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def remove_row(owner: Owner, row: TenantModel) -> None:
 
 @dataclass(frozen=True)
 class Naming:
-    """How rows with a name are spoken of: `thing` as "A list", and `full`, the sentence where there are too many."""
+    """Words for rows with a name: `thing` as "A list", and `full`, the sentence where there are too many."""
 
     thing: str
     most: int

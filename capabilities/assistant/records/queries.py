@@ -32,7 +32,7 @@ def row_or_404(kind: Kind, owner: Owner, public_id: UUID) -> Any:
 
 
 def count_rows(kinds: Sequence[Kind], owner: Owner) -> list[tuple[Kind, int]]:
-    """How many rows of each kind there are. A query for each kind."""
+    """Return the number of rows of each kind. A query for each kind."""
     return [(kind, own_rows(kind.model, owner).count()) for kind in kinds]
 
 

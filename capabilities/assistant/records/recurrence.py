@@ -1,4 +1,4 @@
-"""When something that repeats happens. Pure: knows local times, no time zone, no row.
+"""Starts of something that repeats. Pure: knows local times, no time zone, no row.
 
 As RFC 5545 has it, what repeats on the 31st, or on 29 February, is left out where there is no such day.
 """

@@ -1,4 +1,4 @@
-"""How rows that a member calls by number get their number. Knows no tool and no category."""
+"""Numbers of rows that a member calls by number. Knows no tool and no category."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the offline model says: small talk, results made readable, questions for what is missing, that it is no LLM."""
+"""Answers of the offline model: small talk, results made readable, questions for what is missing, that it is no LLM."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NAMES = ("title", "name", "label", "subject", "text", "key")
 
 @dataclass(frozen=True)
 class Result:
-    """What a call gave back. `display` says the call in a line for people, where the request says it."""
+    """Result of a call. `display` says the call in a line for people, where the request says it."""
 
     name: str
     content: str
@@ -63,7 +63,7 @@ def small_talk(text: str) -> str:
 
 
 def asks_for_help(text: str) -> bool:
-    """Whether the message asks what can be asked."""
+    """Return whether the message asks for help: what can be asked."""
     return re.fullmatch(_HELP, _bare_words(text)) is not None
 
 
@@ -73,7 +73,8 @@ def _bare_words(text: str) -> str:
 
 
 def no_match(tools: Sequence[Tool], *, wanted: bool = True) -> str:
-    """What can be asked, by the tools of this request, the likeliest first. `wanted`: a message fitted none of them."""
+    """List the tools of this request that can be asked for, the likeliest first. `wanted`: a message fitted none of
+    them."""
     if not tools:
         return "I was sent no tools, so there is nothing that I can look up or do."
     lines = [f"- {tool.name}: {_first_sentence(tool.description)}" for tool in tools[:6]]

@@ -73,7 +73,7 @@ def _fill_search(parameters: Sequence[Parameter], sheet: Sheet, arguments: dict[
 
 
 def _read_written(sheet: Sheet, parameter: Parameter) -> Any:
-    """An address, e-mail address or path; a text that says to whom may be an e-mail address."""
+    """Read an address, e-mail address or path; a text that names a recipient may be an e-mail address."""
     is_addressee = parameter.wants == "text" and parameter.is_named("to recipient sender cc bcc")
     pattern = values.WRITTEN.get("email" if is_addressee else parameter.wants)
     found = sheet.free(values.matches(pattern, sheet.text)) if pattern else []
@@ -148,7 +148,8 @@ def _read_choice(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 def _is_meant(sheet: Sheet, found: Found) -> bool:
-    """Whether a mention is about the deed: "closed tickets", or beside a text that is set apart or not wanted."""
+    """Return whether a found value belongs to the deed: "closed tickets", or beside a text that is set apart or not
+    wanted."""
     if sheet.in_payload(found):
         return False
     following = words.WORD.match(sheet.text, found.end + 1)
@@ -200,7 +201,7 @@ _STOPS = (
 
 
 def _read_unit(sheet: Sheet, parameter: Parameter) -> Any:
-    """In what an amount is, and in what it is wanted: "12 miles in km"."""
+    """Read the unit of an amount, or the unit in which it is wanted: "12 miles in km"."""
     if parameter.is_named("from source base"):
         match = re.search(rf"\d\s*([^\W\d]+(?:\s[^\W\d]+)??){_STOPS}", sheet.text, re.IGNORECASE)
     elif parameter.is_named("to target"):
@@ -224,7 +225,7 @@ def _read_lead(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 def _read_beside(sheet: Sheet, parameter: Parameter) -> Any:
-    """What qualifies the parameter's own word: "the blue room", "project Apollo"."""
+    """Read the word that qualifies the parameter's own word: "the blue room", "project Apollo"."""
     name = re.escape(parameter.name)
     text = sheet.left(sheet.payload)
     match = re.search(
@@ -236,7 +237,7 @@ def _read_beside(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 def _read_new_value(sheet: Sheet, parameter: Parameter) -> Any:
-    """What something is changed to, where the tool leaves open what changes: "rename item 3 to x"."""
+    """Read the value that something is changed to, where the tool leaves open what changes: "rename item 3 to x"."""
     if parameter.required or not parameter.is_named("title name label text value content"):
         return None
     change = r"\s*(?:rename|change|update|set|edit|modify|correct)\b.*?\b(?:to|as)\s+(\S.*)$"
@@ -271,7 +272,7 @@ def _row(part: str, text: str, counts: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_text(sheet: Sheet, parameter: Parameter) -> Any:
-    """What the message is about: the quoted, what follows the colon, or what is left of it."""
+    """Read the text that the message is about: the quoted, what follows the colon, or what is left of it."""
     if not parameter.required:
         return None
     quotes = sheet.free(sheet.quotes)
@@ -279,7 +280,7 @@ def _read_text(sheet: Sheet, parameter: Parameter) -> Any:
 
 
 Reader = Callable[[Sheet, Parameter], Any]
-#: What a parameter has to want, and who reads it: the surest first.
+#: Kinds of value that a parameter wants, and the function that reads them: the surest first.
 READERS: tuple[tuple[str, Reader], ...] = (
     ("url email path text", _read_written),
     ("choice", _read_choice),

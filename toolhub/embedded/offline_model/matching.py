@@ -12,7 +12,7 @@ from toolhub.embedded.offline_model.tools import IN_CHOICES, IN_NAME, Tool
 
 #: A match has to say at least this much; below it, chatting is the better answer.
 THRESHOLD = 2.6
-#: Of a message, what is read.
+#: Characters of a message that are read.
 MOST_CHARACTERS = 4_000
 _POLITE = re.compile(
     r"^\W*(?:(?:please|kindly|hey|hi|hello|ok(?:ay)?|now|then|so|and|also|first|next)\b[,!.]?\s*|"
@@ -21,7 +21,7 @@ _POLITE = re.compile(
     r"(?:let's|let us|go ahead and|help me(?: to)?|try to|do not forget to|don't forget to)\s+)+",
     re.IGNORECASE,
 )
-#: What a message shows by how it is written; a tool that needs such a value has the same word in its `shapes`.
+#: Shapes that a message shows by how it is written; a tool that needs such a value has the same word in its `shapes`.
 SHAPES = {
     **values.WRITTEN,
     "conversion": re.compile(r"\d\s*[^\W\d]+(?:\s[^\W\d]+)?\s+(?:to|into|in|as)\s+[^\W\d]+", re.IGNORECASE),
@@ -33,7 +33,8 @@ _OBJECT_OF_VERB = {"schedul": "#event", "remind": "remind", "rememb": "#memory",
 
 @dataclass(frozen=True)
 class Message:
-    """What the user said: `command` is what asks for a tool, `payload` what is quoted or stands after a colon."""
+    """Message of the user: `command` is the part that asks for a tool, `payload` what is quoted or stands after a
+    colon."""
 
     text: str
     command: str
@@ -78,7 +79,7 @@ def _shapes(text: str) -> frozenset[str]:
 
 
 def _verbs(command: str, is_question: bool) -> frozenset[str]:
-    """What is asked to be done: a question asks for reading, else the first verb says it."""
+    """Return the verbs of a command: a question asks for reading, else the first verb says it."""
     if is_question:
         return frozenset({"list", "read", "find"})
     stems = words.stems(_LIST_AS_NOUN.sub(r"\1", command))
@@ -158,7 +159,7 @@ def _verb_score(message: Message, tool: Tool) -> float:
 
 
 def is_strong(message: Message, tool: Tool) -> bool:
-    """Whether the message asks for just this deed, in so many words: what a tool that may change something needs.
+    """Return whether the message asks for just this deed, in plain words, as a tool that may change something needs it.
 
     The verb has to be the tool's or of its kind, and the object has to stand in the tool's name, its summary or its
     choices, or to be in a notation that the tool cannot do without. Naming the tool itself is enough.
@@ -180,7 +181,7 @@ def _object_fits(message: Message, tool: Tool) -> bool:
     stems = _substance(message.command)
     verb = next((stem for stem in stems[:5] if words.verbs(stem)), stems[0] if stems else "")
     objects = {stem for stem in stems if stem not in words.WEAK_STEMS and (stem != verb or not words.verbs(stem))}
-    # A word of the same group has to be in the name: "item" in a summary is said of many things.
+    # A word of the same group has to be in the name: "item" in a summary may mean many things.
     kin = {*words.nouns({*objects, verb}), _OBJECT_OF_VERB.get(verb, "")}
     named = any(tool.terms.get(key, 0.0) >= IN_NAME for key in kin)
     return named or any(tool.terms.get(stem, 0.0) >= IN_CHOICES for stem in objects)

@@ -158,7 +158,8 @@ def _results(messages: Sequence[Mapping[str, Any]], displays: object) -> tuple[l
 
 
 def _after_loading(text: str, tools: Sequence[Tool], called: set[str]) -> Reply | None:
-    """Where all that was called only made tools available, the one that the message is about comes next."""
+    """Return the call of the tool that the message is about, where all that was called only made tools available; else
+    None."""
     if not called or called - {tool.name for tool in tools if tool.makes_available}:
         return None
     choice = _choose(text, [tool for tool in tools if tool.name not in called])

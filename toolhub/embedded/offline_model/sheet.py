@@ -29,7 +29,7 @@ _ENDS = " \t,;:.?!-–—"
 
 
 def trimmed(text: str) -> str:
-    """Without the blanks, stops and link words that taking parts out leaves at the ends."""
+    """Return the text without the blanks, stops and link words that taking parts out leaves at the ends."""
     text = re.sub(r"\s+([,;.?!])", r"\1", " ".join(text.split())).strip(_ENDS)
     while (shorter := _DANGLING.sub("", text).strip(_ENDS)) != text:
         text = shorter
@@ -51,7 +51,7 @@ class Sheet:
         self._tool_words = frozenset((*tool.name_stems, *summary, *of_name, *words.nouns(summary)))
 
     def free(self, found: Iterable[Found]) -> list[Found]:
-        """Those of the values of which no part is used up."""
+        """Return the values of which no part is used up."""
         return [each for each in found if not any(each.overlaps(*part) for part in self._taken)]
 
     def take(self, found: Found) -> Any:
@@ -70,7 +70,8 @@ class Sheet:
         return text[:end]
 
     def rest(self, *, take: bool = False) -> str:
-        """What the message says beyond asking for the tool: after the colon if there is one. `take` uses it up."""
+        """Return what the message says beyond asking for the tool: after the colon if there is one. `take` uses it
+        up."""
         text = self.left()
         start, end = self.payload, len(text)
         if start is None or not trimmed(text[start:]):
@@ -82,16 +83,17 @@ class Sheet:
         return re.sub(r"^\s*an?\s+(?=\w{2})", "", text[start:end])
 
     def names_object(self, word: str) -> bool:
-        """Whether the tool is about what this word says."""
+        """Return whether the tool is about what this word says."""
         stem = words.stem(word)
         return stem in self._tool_words or not words.nouns([stem]).isdisjoint(self._tool_words)
 
     def is_tool_talk(self, text: str) -> bool:
-        """Whether the text says nothing but the tool's own words."""
+        """Return whether the text says nothing but the tool's own words."""
         return all(stem in self._tool_words or words.groups(stem) & self._tool_words for stem in words.stems(text))
 
     def _front(self, text: str) -> int:
-        """Where the deed, its object and the word that links to the rest are over: after "add a task to"."""
+        """Return the place where the deed, its object and the word that links to the rest are over: after "add a task
+        to"."""
         question = _QUESTION.match(text)
         place = question.end() if question else 0
         has_deed = question is not None
@@ -116,7 +118,8 @@ class Sheet:
         return self.names_object(next((word for word in following if word not in words.DETERMINERS), ""))
 
     def _back(self, text: str, start: int) -> int:
-        """Where "to my list" begins at the end of a text: nothing but the tool's own words after a link."""
+        """Return the place where "to my list" begins at the end of a text: nothing but the tool's own words after a
+        link."""
         for match in list(re.finditer(r"\s(?:to|on|in|into|from|onto|for|as)\s", text[start:], re.IGNORECASE))[-1:]:
             rest = words.WORD.findall(text[start + match.end() :])
             told = [word for word in rest if word.lower() not in words.STOP]

@@ -17,7 +17,7 @@ from toolhub.embedded.offline_model import words
 
 #: How deep rows and objects are read.
 DEPTH = 4
-#: What a word counts for by where the tool says it.
+#: Weight of a word by where the tool says it.
 IN_NAME, IN_SUMMARY, IN_PARAMETER, IN_PARAMETER_TEXT, IN_CHOICES = 3.0, 1.6, 1.2, 0.4, 1.5
 #: Notations, each with the formats and the names of the texts that are written in it.
 NOTATIONS = (
@@ -47,12 +47,12 @@ class Parameter:
         return tuple(words.stem(part) for part in words.parts(self.name))
 
     def is_named(self, names: str) -> bool:
-        """Whether one of these words is in its name."""
+        """Return whether one of these words is in the name."""
         return not {words.stem(name) for name in names.split()}.isdisjoint(self.name_stems)
 
     @cached_property
     def wants(self) -> str:
-        """What its value has to be: choice, number, boolean, array, object, a notation, or any `text`."""
+        """Kind of value that the parameter takes: choice, number, boolean, array, object, a notation, or any `text`."""
         if self.choices:
             return "choice"
         if self.kind != "string":
@@ -84,7 +84,7 @@ class Tool:
 
     @cached_property
     def only_reads(self) -> bool:
-        """Whether what it does changes nothing, by its words: it reads, or is called by what it tells."""
+        """True where the tool changes nothing, by its words: it reads, or is named after its result."""
         if self.kinds:
             return self.kinds <= {"read", "compute"}
         first = words.WORD.match(self.description)
@@ -96,7 +96,7 @@ class Tool:
 
     @cached_property
     def makes_available(self) -> bool:
-        """Whether it loads tools."""
+        """True where the tool loads tools."""
         return "load" in self.verbs and bool({"tool", "toolkit"} & self.terms.keys())
 
     @cached_property
@@ -126,7 +126,7 @@ def _tool(source: str) -> Tool:
     schema = function.get("parameters")
     root = schema if isinstance(schema, dict) else {}
     parameters = _fields(_resolved(root, root), root, DEPTH)
-    # Whom a tool serves is not what it is about.
+    # The people that a tool serves are not its subject.
     about = re.sub(r"\bthe (?:user|member)(?:['’]s)?\b", "", description, flags=re.IGNORECASE)
     summary = about.partition(". ")[0]
     texts = [(name, IN_NAME), (summary, IN_SUMMARY)]
@@ -142,7 +142,7 @@ def _tool(source: str) -> Tool:
 
 
 def _verbs(name: str, summary: str) -> frozenset[str]:
-    """What the tool does: by its name, or where that says nothing, by how its description begins.
+    """Return the verbs of the tool: by its name, or where that says nothing, by how its description begins.
 
     A name begins with its verb or ends in it (create_task, task_create). Where both ends could be one (list_add), the
     description decides; where that says a third thing, any of them may be meant.

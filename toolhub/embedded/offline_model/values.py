@@ -93,7 +93,7 @@ def _shift(sign: int) -> Reading:
 
 
 def _weekday(days: int) -> Reading:
-    """That weekday, on the day so many days from today or the first one after it."""
+    """Return a reading of that weekday: on the day so many days from today or the first one after it."""
     return lambda today, match: parse(match["weekday"], default=today + relativedelta(days=days))
 
 

@@ -17,7 +17,7 @@ def _set(text: str) -> frozenset[str]:
 WORD = re.compile(r"[^\W_]+(?:['’][a-z]+)?")
 
 # What one can ask to be done, and its kind: two kinds in one sentence and one tool do not go together. A word may stand
-# in several groups: "show" is said of a list and of one thing.
+# in several groups: "show" goes with a list and with one thing.
 VERBS = {
     "create": (
         "write",
@@ -125,7 +125,7 @@ def verbs(stemmed: str) -> frozenset[str]:
 
 
 def kinds(names: frozenset[str]) -> frozenset[str]:
-    """What kinds of thing these verbs do: read, write, change, delete, compute."""
+    """Return the kinds of thing that these verbs do: read, write, change, delete, compute."""
     return frozenset(VERBS[name][0] for name in names) - {""}
 
 

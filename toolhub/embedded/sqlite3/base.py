@@ -112,7 +112,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     #: Whether a transaction was asked for and has not begun.
     begins_with_next = False
     _ticket: Ticket | None = None
-    #: What connections must have in common to stand in for each other.
+    #: Key that connections must share to stand in for each other.
     _key: Hashable = None
 
     def get_connection_params(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class AuditList(APIView):
         responses=paged(AuditEntryOut),
     )
     def get(self, request: Request) -> Response:
-        """Who changed what, newest first. Needs the right `audit`."""
+        """List the changes and who made them, newest first. Needs the right `audit`."""
         api_member(request, right=Right.AUDIT)
         entries = audit_entries(audit_filter(request))
         return Response(

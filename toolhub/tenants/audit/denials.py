@@ -33,7 +33,7 @@ MAX_REASON = 300
 
 
 class Recent:
-    """What was written lately, by member and denial."""
+    """Denials that were written lately, by member and denial."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[int, str], float] = OrderedDict()
@@ -41,7 +41,7 @@ class Recent:
         self._lock = threading.Lock()
 
     def is_due(self, member_id: int, what: str) -> bool:
-        """Whether this denial is to be written now; then it counts as written."""
+        """Return whether this denial is to be written now; then it counts as written."""
         now = time.monotonic()
         with self._lock:
             if now - self._seen.get((member_id, what), -WINDOW) < WINDOW:

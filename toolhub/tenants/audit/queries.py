@@ -1,4 +1,4 @@
-"""What pages and REST read of the audit: entries by filter, and one entry's changes side by side."""
+"""Audit as pages and REST read it: entries by filter, and one entry's changes side by side."""
 
 from __future__ import annotations
 

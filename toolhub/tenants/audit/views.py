@@ -17,7 +17,7 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def audit_list(request: MemberRequest, org: str) -> HttpResponse:
-    """Who changed what, newest first; htmx gets the entries alone."""
+    """Show the changes and who made them, newest first; htmx gets the entries alone."""
     member = member_or_404(request, right=Right.AUDIT)
     form = AuditFilterForm(request.GET)
     wanted = form.wanted()

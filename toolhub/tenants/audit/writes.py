@@ -23,7 +23,7 @@ request_id: ContextVar[str] = ContextVar("toolhub_request_id", default="")
 
 
 def in_request() -> bool:
-    """Whether a request to the web server is being answered, and not the work of a worker or a command."""
+    """Return whether a request to the web server is being answered, and not the work of a worker or a command."""
     return bool(request_id.get())
 
 
@@ -84,7 +84,7 @@ def _public_id(target: TenantModel) -> str:
 
 
 def _as_stored(values: Mapping[str, Any] | None) -> Any:
-    """As JSON gives it back: lists for tuples, texts for names."""
+    """Return the values as JSON gives them back: lists for tuples, texts for names."""
     return json.loads(json.dumps(dict(values or {}), allow_nan=False))
 
 
@@ -104,7 +104,7 @@ class BrokenEntry:
 
 @dataclass(frozen=True)
 class ChainEnd:
-    """What an intact chain has come to: how many entries, and the hash of the last."""
+    """End of an intact chain: the number of its entries, and the hash of the last."""
 
     count: int
     head: str

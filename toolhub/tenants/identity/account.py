@@ -1,4 +1,4 @@
-"""What a user says of themselves, in every organisation at once."""
+"""Account of a user, in every organisation at once: its name, its ways to sign in, and how it is handed back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rename_user(user: User, first_name: str, last_name: str) -> None:
 
 @dataclass(frozen=True)
 class SignIn:
-    """What signs in to an account beside its password, or is asked for after it."""
+    """Factors that sign in to an account beside its password, or are asked for after it."""
 
     passkeys: list[Authenticator]
     has_app: bool

@@ -33,7 +33,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 def login_factors(user: User) -> dict[str, Any]:
-    """Whether the user signs in with an app's codes, and how many passkeys there are. One query."""
+    """Return `has_totp`, whether the user signs in with an app's codes, and the number of `passkeys`. One query."""
     kinds = list(Authenticator.objects.filter(user=user).values_list("type", flat=True))
     return {
         "has_totp": Authenticator.Type.TOTP in kinds,

@@ -84,7 +84,7 @@ def reset_link(request: HttpRequest, secret: str) -> HttpResponse:
 def _opened(
     request: HttpRequest, secret: str, door: str, find: Callable[[str], Invitation | ResetLink]
 ) -> HttpResponse:
-    """To the door's plain address, with the link in its cookie. Counted; raises LinkDead."""
+    """Redirect to the door's plain address, with the link in its cookie. Counted; raises LinkDead."""
     too_many = consume_or_429(request, action="link", limit_get=True)
     if too_many is not None:
         return cast(HttpResponse, too_many)
@@ -114,7 +114,7 @@ def _opened_link(request: HttpRequest, door: str) -> str:
 
 
 def _is_for(request: HttpRequest, digest: str) -> bool:
-    """Whether the posted form was shown for this link; another may have been opened in another tab since."""
+    """Return whether the posted form was shown for this link; another may have been opened in another tab since."""
     if request.POST.get(MARK) == _mark(digest):
         return True
     messages.warning(request, "Another link was opened in this browser meanwhile. Please look again.")
@@ -138,7 +138,7 @@ def _done(request: HttpRequest, door: str, target: str, *args: str) -> HttpRespo
 @require_http_methods(["GET", "POST"])
 @one_answer_to_dead_links
 def join(request: HttpRequest) -> HttpResponse:
-    """Join with a new account, or with the one that is signed in; who is signed in as somebody else is told to switch.
+    """Join with a new account, or with the one that is signed in; a user signed in as somebody else is asked to switch.
 
     Whoever is not signed in gets the same page, whether the address has an account or not: admins of any organisation
     can invite any address, and open the link themselves.

@@ -27,13 +27,13 @@ View = Callable[..., HttpResponseBase]
 
 
 def own(view: View) -> View:
-    """For whoever is signed in, kept out of caches."""
+    """Guard a view for whoever is signed in, and keep it out of caches."""
     return require_http_methods(["GET", "HEAD", "POST"])(signed_in(view))
 
 
 def own_key(view: View) -> View:
-    """The same for one key, by its sealed number; somebody else's looks like a missing one, before anything is asked
-    for."""
+    """Guard a view of one own key, found by its sealed number; somebody else's looks like a missing one, before
+    anything is asked for."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, pk: str, **kwargs: Any) -> HttpResponseBase:

@@ -11,7 +11,7 @@ from toolhub.tenants.models import Access, Invitation, Membership, ResetLink
 
 
 def linked_members(member: Membership) -> list[Membership]:
-    """The other current members whom links that no admin made join to this one, over any number of accounts.
+    """Return the other current members joined to this one by links that no admin made, over any number of accounts.
 
     With users and rights at hand. Two queries, four where there are such links of this member.
     """

@@ -25,7 +25,7 @@ INVITATION_DAYS = 7
 
 
 class LinkDead(ValueError):
-    """Unknown, used, revoked or expired: nobody is told which."""
+    """Dead link: unknown, used, revoked or expired; nobody learns which."""
 
 
 class AddressTaken(LinkDead):
@@ -34,7 +34,7 @@ class AddressTaken(LinkDead):
 
 @dataclass(frozen=True)
 class Newcomer:
-    """What somebody without an account says of themselves."""
+    """Name and password that somebody without an account gives."""
 
     first_name: str
     last_name: str

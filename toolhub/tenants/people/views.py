@@ -38,7 +38,7 @@ INVITATIONS_SHOWN = 50
 
 
 def members_page(*, q: str, access: str, after: str = "", before: str = "", limit: int = PAGE) -> Page[Membership]:
-    """By address. Four queries: members with users, their rights, and their roles."""
+    """Return a page of members by address. Four queries: members with users, their rights, and their roles."""
     members = current_members().prefetch_related("role_memberships__role")
     for word in q.split():
         names = (

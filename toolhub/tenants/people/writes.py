@@ -28,7 +28,7 @@ from toolhub.tenants.models import (
 
 
 class MemberRefused(ValueError):
-    """What was asked for cannot be; `field` is at fault ("" for none), `code` is for programs."""
+    """Refusal of a change that cannot be made; `field` is at fault ("" for none), `code` is for programs."""
 
     def __init__(self, field: str, message: str, code: str = "refused") -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class MemberRefused(ValueError):
 
 
 class Forbidden(MemberRefused):
-    """What was asked for is more than the one who asks may do."""
+    """Refusal of a change that is more than the one who asks may do."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(field, message, "forbidden")
@@ -78,7 +78,8 @@ def category_names() -> list[tuple[str, str]]:
 
 
 def may_manage(actor: Membership, member: Membership) -> bool:
-    """Whether `actor` may change, remove or let in again this member: somebody else, who holds nothing beyond them."""
+    """Return whether `actor` may change, remove or let in again this member: somebody else, who holds nothing beyond
+    them."""
     return not why_not(actor, member)
 
 
@@ -149,7 +150,8 @@ def remove_member(member: Membership, *, actor: Membership) -> None:
 
 
 def remove_by_operator(member: Membership) -> None:
-    """The same by the operator of the service, inside a transaction. Raises MemberRefused for the last admin."""
+    """End the membership for the operator of the service, inside a transaction. Raises MemberRefused for the last
+    admin."""
     hold_organisation(member.organisation_id)
     _end_membership(member, None)
 

@@ -1,4 +1,4 @@
-"""What every route of the REST API shares: the member it acts for, checked bodies, and one shape of error."""
+"""Common parts of every route of the REST API: the member it acts for, checked bodies, and one shape of error."""
 
 from __future__ import annotations
 

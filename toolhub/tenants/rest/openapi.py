@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of every operation alike."""
+"""Parts of the OpenAPI document that all operations have alike."""
 
 from __future__ import annotations
 

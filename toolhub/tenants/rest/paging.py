@@ -104,7 +104,7 @@ def page(
 
 
 def _behind(ordered: Keyset[M], taken: list[M]) -> QuerySet[M]:
-    """What comes after these rows."""
+    """Return the rows that come after these."""
     rows = ordered.rows_behind_row(taken[-1]) if taken else ordered.rows
     return rows.order_by(*ordered.order)
 
@@ -139,5 +139,5 @@ def read_cursor(text: str, kind: type[T]) -> T:
 
 
 def no_such_cursor() -> ValidationError:
-    """What a cursor is answered with that none of our pages wrote, or whose row is gone."""
+    """Return the error for a cursor that none of our pages wrote, or whose row is gone."""
     return ValidationError({"cursor": "This is no cursor of ours; begin without one."})

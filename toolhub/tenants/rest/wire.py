@@ -1,4 +1,4 @@
-"""How a request of the REST API says who it is and what it wants: bearer tokens, and strict JSON.
+"""Authentication and parsing of requests of the REST API: bearer tokens, and strict JSON.
 
 Imports no views: REST framework loads this while it is still loading them itself.
 """
@@ -54,7 +54,7 @@ class TokenScope(BasePermission):
 
 
 def _check_dry_run(request: Request, view: Any) -> None:
-    """Who asks for a dry run of a write that has none must not have it done."""
+    """Refuse a dry run of a write that has none: nothing must be done then. Raises ValidationError."""
     method = request.method or "GET"
     handler = getattr(view, method.lower(), None)
     if DRY_RUN in request.query_params and method not in SAFE_METHODS and not getattr(handler, "has_dry_run", False):

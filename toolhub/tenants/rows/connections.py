@@ -1,6 +1,6 @@
-"""What a thread beside Django's requests does with its connection to the database.
+"""Database connections of threads beside Django's requests.
 
-On PostgreSQL it has one only while a statement or a transaction runs (`toolhub/postgresql`).
+On PostgreSQL such a thread has one only while a statement or a transaction runs (`toolhub/postgresql`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from django.db import close_old_connections, connection
 
 
 def give_back_connection() -> None:
-    """As Django does behind a request: keep a connection of SQLite for a while. An open transaction, as a test's, keeps
-    its own."""
+    """Give the connection back as Django does behind a request: keep one of SQLite for a while. An open transaction, as
+    a test's, keeps its own."""
     if not connection.in_atomic_block:
         close_old_connections()
 
 
 def keep_own_connection() -> None:
-    """From now on this thread never waits for a connection of the pool: it has one of its own until it closes it."""
+    """Give this thread a connection of its own until it closes it, so that it never waits for one of the pool."""
     if connection.vendor == "postgresql":
         connection.keep_own()  # type: ignore[attr-defined]

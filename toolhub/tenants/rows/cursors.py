@@ -1,4 +1,5 @@
-"""Where a list goes on, as text that says nothing: keys count the rows of every organisation, so they go out encrypted.
+"""Places where a list goes on, as text that says nothing: keys count the rows of every organisation, so they go out
+encrypted.
 
 A place that was written with another SECRET_KEY is read as none.
 """

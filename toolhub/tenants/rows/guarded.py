@@ -117,7 +117,8 @@ class TenantQuerySet(models.QuerySet[T]):
             _check_linked(field, {value})
 
     def _check_keys(self, rows: list[T]) -> None:
-        """The same for keys of rows that are not at hand: one query for each foreign key."""
+        """Raise ScopeError where a key names another organisation's row that is not at hand. One query for each foreign
+        key."""
         for field in self.model._meta.concrete_fields:
             if isinstance(field, models.ForeignKey):
                 keys = {getattr(row, field.attname) for row in rows if not field.is_cached(row)}

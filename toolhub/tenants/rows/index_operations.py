@@ -1,4 +1,4 @@
-"""For migrations: the index of a foreign key alone. Django's own AlterField copies the whole table on SQLite."""
+"""Index of a foreign key alone, for migrations. Django's own AlterField copies the whole table on SQLite."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ PAGE = 50
 
 
 class PageBounds(TypedDict):
-    """Where a page begins, as an address says it; empty where it says nothing."""
+    """Place where a page begins, as an address says it; empty where it says nothing."""
 
     after: str
     before: str
@@ -41,7 +41,7 @@ class Page(Generic[ShownRow]):
     before: str = ""
 
     def of(self, shown: Callable[[ShownRow], Shown]) -> Page[Shown]:
-        """The same page with something made of each row."""
+        """Return this page with each row replaced by what `shown` makes of it."""
         return Page([shown(row) for row in self.rows], self.after, self.before)
 
 
@@ -77,7 +77,7 @@ class Keyset(Generic[Row]):
         )
 
     def place_of(self, row: Row) -> str:
-        """Where this row stands, as text for an address."""
+        """Return the place of this row, as text for an address."""
         return sealed_place([str(value) for value in self._values_of(row)])
 
     def rows_behind(self, place: str, *, backwards: bool = False) -> QuerySet[Any, Row] | None:
@@ -121,7 +121,7 @@ class Keyset(Generic[Row]):
             return None
 
     def _field(self, name: str) -> Field[Any, Any]:
-        """What reads a text as a value of this column."""
+        """Return the field that reads a text as a value of this column."""
         annotation = self.rows.query.annotations.get(name)
         if annotation is not None:
             output: Field[Any, Any] = annotation.output_field
@@ -141,7 +141,7 @@ class Keyset(Generic[Row]):
 def page_of_sorted(
     rows: Sequence[Row], key: Callable[[Row], tuple[Any, ...]], after: str = "", before: str = "", *, limit: int = PAGE
 ) -> Page[Row]:
-    """The same page of rows that no query can put in order: they are sorted by `key`, of numbers and texts."""
+    """Return a page of rows that no query can put in order: they are sorted by `key`, of numbers and texts."""
 
     def place_of(row: Row) -> str:
         return sealed_place(list(key(row)))

@@ -1,4 +1,4 @@
-"""Whose rows may be touched right now. Knows nothing of requests, users or any table.
+"""Scope of the rows that may be touched right now. Knows nothing of requests, users or any table.
 
 Every row of the domain belongs to one organisation, and every query for such rows is made inside a scope: of one
 organisation (rows of others do not exist there), or of the system (sweeps, start-up, sign-in: code that looks for the

@@ -56,7 +56,7 @@ def _plain(of: Any) -> Any:
 
 
 def guard_value(scope: int) -> Any:
-    """What the guard compares a row's organisation with."""
+    """Return the value that the guard compares a row's organisation with."""
     return Param(SCOPE, models.BigIntegerField()) if _declaring.get() else scope
 
 
@@ -219,8 +219,8 @@ class Insert(_Statement):
         return [key for (key, *_) in self._for_scope(len(rows)).rows(values | bound)]
 
     def add(self, row: Any, **values: Any) -> None:
-        """Insert this row, as its `save` does. What the fields of this statement say is not read from it, nor told to
-        it. One query. Raises ScopeError."""
+        """Insert this row, as its `save` does. The values of this statement's fields are not read from the row, nor set
+        on it. One query. Raises ScopeError."""
         row.check_scope()
         columns = (each for each in self.model._meta.concrete_fields if self.fields[each.name] is None)
         (row.pk,) = self.rows({each.name: each.pre_save(row, add=True) for each in columns}, **values)

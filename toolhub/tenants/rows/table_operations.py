@@ -1,4 +1,4 @@
-"""For squashed migrations: the tables of many models from one state, which Django renders anew for each CreateModel."""
+"""Tables of many models from one state, for squashed migrations: Django renders it anew for each CreateModel."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import InterfaceError, InternalError, OperationalError
 
-#: Seconds after which a request is worth another try, and what people and programs are told meanwhile.
+#: Seconds after which a request is worth another try, and the answer that people and programs get meanwhile.
 RETRY_AFTER = 5
 CODE = "database_unavailable"
 MESSAGE = "The database cannot be used at the moment. Try again in a few seconds."
@@ -15,8 +15,8 @@ WRONG_STATEMENT, READ_ONLY = 1, "25006"
 
 
 def is_database_trouble(error: BaseException | None) -> bool:
-    """Whether it, or what led to it, says that the database is away, busy, full or locked: no connection in time, one
-    that was refused or lost, a statement that took too long, a lock that others hold."""
+    """Return whether the error, or one that led to it, says that the database is away, busy, full or locked: no
+    connection in time, one that was refused or lost, a statement that took too long, a lock that others hold."""
     for _ in range(CHAIN):
         if error is None:
             return False

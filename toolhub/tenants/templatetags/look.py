@@ -20,7 +20,7 @@ from toolhub.tenants.rows.money import rounded_dollars
 
 register = template.Library()
 
-#: The icon of each state: never told by colour alone.
+#: Icon of each state: never shown by colour alone.
 STATE_ICONS = {
     "ok": "check-circle-fill",
     "run": "arrow-repeat",
@@ -48,7 +48,8 @@ def badge(state: str, text: str) -> SafeString:
 
 @register.simple_tag
 def ago(moment: datetime | None) -> SafeString | str:
-    """How long ago, or how long from now, with the exact time on hover. What is to come is rounded to the nearest."""
+    """Show how long ago, or how long from now, with the exact time on hover. A time to come is rounded to the
+    nearest."""
     if moment is None:
         return "never"
     exact = localtime(moment)
@@ -61,7 +62,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 def _rounded(moment: datetime) -> datetime:
-    """So that eight hours from now is not told as seven, a second later."""
+    """Round a moment up, so that eight hours from now is not shown as seven, a second later."""
     left = moment - now()
     if left < timedelta(minutes=1):
         return moment
@@ -94,13 +95,13 @@ def money(nano: int | None) -> str:
 
 @register.filter
 def without_sign(number: int) -> int:
-    """For a number whose word says which way it goes: "lost" and "saved"."""
+    """Return a number without its sign, for a word that says which way it goes: "lost" and "saved"."""
     return abs(number)
 
 
 @register.filter
 def seconds(value: float | None) -> str:
-    """As `duration` tells them; nothing for None."""
+    """Show seconds as `duration` does; nothing for None."""
     return "" if value is None else duration(value)
 
 

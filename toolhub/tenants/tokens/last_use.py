@@ -1,4 +1,4 @@
-"""What used a token: which client, for which agent or toolkit, from which address. The client names itself."""
+"""Last use of a token: which client, for which agent or toolkit, from which address. The client names itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class TokenUse:
 
 
 def use_of(request: HttpRequest, *, agent: str = "", client: str = "") -> TokenUse:
-    """Who this request says that it is; `client` is what a protocol told of it, in place of its User-Agent."""
+    """Return the use that this request names; `client` is the client's name by a protocol, in place of its
+    User-Agent."""
     return token_use(
         user_agent=client or request.headers.get("User-Agent", ""),
         agent=agent,
@@ -40,7 +41,7 @@ def use_of(request: HttpRequest, *, agent: str = "", client: str = "") -> TokenU
 
 
 def token_use(*, user_agent: str, agent: str = "", address: str = "") -> TokenUse:
-    """The same for doors that have no Django request: each part cut, and without characters that do not print."""
+    """Build a use for doors that have no Django request: each part cut, and without characters that do not print."""
     return TokenUse(client_named_in(user_agent), _printable(agent)[:MAX_AGENT], _known_address(address))
 
 

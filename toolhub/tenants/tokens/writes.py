@@ -1,4 +1,4 @@
-"""What members do with their own API tokens, and what admins see of them."""
+"""API tokens that members issue for themselves, and the list of a member's tokens, for admins too."""
 
 from __future__ import annotations
 

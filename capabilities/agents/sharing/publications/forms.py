@@ -17,6 +17,6 @@ class PublicationsAddress(ListAddress):
 
 
 class PublishForm(forms.Form):
-    """Who may read the copy."""
+    """Form that chooses the audience of a copy."""
 
     audience = forms.ChoiceField(label="Who may read it", choices=Audience.choices)

@@ -12,14 +12,15 @@ from capabilities.models import Audience, Publication
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
-#: Whose a list shows.
+#: Publishers that a list shows.
 OWN, OTHERS = "own", "others"
 WHOSE = {OWN: "Published here", OTHERS: "Of other organisations"}
 ORDER = ("-pk",)
 
 
 def listed_publications(member: Membership, *, whose: str = "", q: str = "") -> QuerySet[Publication]:
-    """What lists show, without the copies themselves. `q` is looked for in the names of toolkit and publisher."""
+    """Return the publications of a list, without the copies themselves. `q` is looked for in the names of toolkit and
+    publisher."""
     rows = Publication.objects.defer("document").select_related(None)
     own = Q(publisher=member.organisation_id)
     open_ = Q(audience=Audience.INSTALLATION, withdrawn_at=None) & ~own

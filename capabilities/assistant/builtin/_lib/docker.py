@@ -28,7 +28,7 @@ def logs(engine: Remote, name: str, lines: int) -> dict[str, Any]:
 
 
 def inspect(engine: Remote, name: str, lines: int) -> dict[str, Any]:
-    """Without the values of its environment: those are credentials, often enough."""
+    """Return one container, without the values of its environment: those are credentials, often enough."""
     row = engine.json("GET", "containers", name, "json", shape=dict, missing=_missing(name))
     state, config = a_dict(row.get("State")), a_dict(row.get("Config"))
     environment, command = config.get("Env"), config.get("Cmd")

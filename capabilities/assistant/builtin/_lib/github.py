@@ -19,7 +19,7 @@ REPOSITORY = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one call asks for."""
+    """Arguments of one call."""
 
     repo: str
     query: str
@@ -108,7 +108,7 @@ def file(hub: Remote, wanted: Wanted) -> dict[str, Any]:
 
 
 def search(kind: str) -> Callable[[Remote, Wanted], dict[str, Any]]:
-    """In `repositories`, `issues` or `code`."""
+    """Return the function that searches in `repositories`, `issues` or `code`."""
     as_row = {"repositories": _repository, "issues": _issue, "code": _code}[kind]
 
     def run(hub: Remote, wanted: Wanted) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""When the events of a calendar happen in a stretch of time. Knows the rows of one member, and no tool."""
+"""Occurrences of the events of a calendar in a stretch of time. Knows the rows of one member, and no tool."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def _of(event: CalendarEvent, first: datetime, last: datetime) -> Iterator[Occur
 
 
 def _end(event: CalendarEvent, start: datetime) -> datetime:
-    """As much later as the first one's end: in days where it is of whole days, else in seconds."""
+    """Return the end of an occurrence, as much later as the first one's end: in days where it is of whole days, else in
+    seconds."""
     if event.is_all_day:
         return datetime.combine(start.date() + timedelta(days=event.days), time(), start.tzinfo)
     return (start.astimezone(UTC) + (event.ends_at - event.starts_at)).astimezone(start.tzinfo)

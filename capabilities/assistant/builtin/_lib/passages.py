@@ -15,7 +15,7 @@ EXCERPT = 300
 
 @dataclass(frozen=True)
 class Passage:
-    """One text, and what is told of it where it is found: where it is from."""
+    """One text, and the `source` that a result names where the text is found."""
 
     source: dict[str, Any]
     text: str
@@ -32,7 +32,8 @@ class Hit:
 
 
 def best_of(passages: Iterable[Passage], words: Sequence[str]) -> list[dict[str, Any]]:
-    """What is told of the passages in which at least one of the words occurs, with an excerpt, the best first.
+    """Return the sources of the passages in which at least one of the words occurs, each with an excerpt, the best
+    first.
 
     Rare words count more than frequent ones, and a word of a title more than one of a text. Of two that are alike the
     earlier one stands first. A passage's text is let go as soon as it was looked at.

@@ -53,7 +53,7 @@ class Hunk:
 
 @dataclass
 class FilePatch:
-    """What becomes of one file: `created`, `changed` or `deleted`."""
+    """Change of one file: `created`, `changed` or `deleted`."""
 
     path: str
     change: str
@@ -167,7 +167,7 @@ def _read_hunk(lines: Sequence[str], at: int, title: str) -> tuple[Hunk, int]:
 
 
 def _end_by_numbers(lines: Sequence[str], at: int, old: int, new: int) -> int | None:
-    """Where a hunk with so many lines ends; None where its lines are not as many, or more follow."""
+    """Return the place where a hunk with so many lines ends; None where its lines are not as many, or more follow."""
     while (old > 0 or new > 0) and at < len(lines):
         mark = lines[at][:1]
         if mark in (" ", "-", ""):
@@ -259,7 +259,7 @@ class _Text:
         return first
 
     def _place_behind(self, hunk: Hunk, at: int) -> int:
-        """Of a hunk that only adds: behind the line that it names."""
+        """Return the place of a hunk that only adds: behind the line that it names."""
         if not self.lines:
             return 0
         if hunk.start is None or not at <= hunk.start <= len(self.lines):

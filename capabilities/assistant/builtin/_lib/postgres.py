@@ -103,7 +103,7 @@ def run(url: str, sql: str, parameters: Sequence[str], limits: Limits) -> Table:
 
 @contextmanager
 def _connected(target: Target, limits: Limits) -> Iterator[psycopg.Connection[Any]]:
-    """To a checked address; certificates are still checked against the name."""
+    """Connect to a checked address; certificates are still checked against the name."""
     try:
         addresses = resolve_checked(target.host, target.port, timeout=limits.seconds)
     except EgressError as error:
@@ -192,7 +192,7 @@ def _read(connection: psycopg.Connection[Any], sql: str, parameters: Sequence[st
 
 
 def _unconnected(error: psycopg.Error, target: Target) -> str:
-    """What libpq says has addresses in it: they stay unsaid."""
+    """Return a sentence on why the connection failed. The text of libpq has addresses in it: they stay unsaid."""
     text = str(error)
     if "authentication" in text or "no pg_hba.conf entry" in text or "role" in text:
         return f"The database at {target.host} refuses what it was set up with."

@@ -28,7 +28,7 @@ MAX_BYTES = 2_000_000
 MAX_COMPLAINT = 300
 #: Share of the tool's time that its requests may take: what is left brings the answer home.
 SHARE = 0.9
-#: What may stand in a header, a credential above all: no line break, no letter that headers cannot carry.
+#: Value that may stand in a header, a credential above all: no line break, no letter that headers cannot carry.
 HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
 Query = Mapping[str, str | int | float | None]
@@ -41,7 +41,7 @@ class Remote:
 
     title: str
     base_url: str
-    #: Of time.monotonic(); it holds for all requests of the call together.
+    #: Moment of time.monotonic() that ends all requests of the call together.
     deadline: float
     #: Sent with each request, and to no other host.
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +192,7 @@ def wait_of(answer: Fetched) -> int | None:
 
 
 def complaint_of(text: str) -> str:
-    """What a service says about an error, where it says so in JSON."""
+    """Return the error that a service describes, where it does so in JSON; "" elsewhere."""
     value = read_json(text[:100_000])
     for name in ("error", "message", "Message", "reason", "detail", "errors"):
         found = a_dict(value).get(name)

@@ -65,7 +65,7 @@ class Repository:
     git: str
 
     def run(self, context: ToolContext, *arguments: str) -> Output:
-        """What a git command prints. Raises ToolError where it fails or takes too long."""
+        """Run a git command and return its output. Raises ToolError where it fails or takes too long."""
         switches = [part for key, value in SWITCHES.items() for part in ("-c", f"{key}={value}")]
         command = [self.git, "--no-pager", "--literal-pathspecs", "--no-replace-objects", *switches, *arguments]
         return _finished(command, self.work_tree, self._environment(), context)
@@ -95,7 +95,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Output:
-    """What was printed; `whole` is False where it was cut."""
+    """Text that was printed; `whole` is False where it was cut."""
 
     text: str
     whole: bool
@@ -209,7 +209,7 @@ def _link_objects(root: Path, inner: str, folder: Path) -> None:
 
 
 def _check_plain(entry: workspace.Entry) -> None:
-    """No object may be a link. Tools cannot make one; who unpacks an archive can."""
+    """Raise ToolError where an object is a link. Tools cannot make one; who unpacks an archive can."""
     descriptor = os.open(entry.name, workspace.FOLDER_FLAGS, dir_fd=entry.folder)
     try:
         with os.scandir(descriptor) as scan:

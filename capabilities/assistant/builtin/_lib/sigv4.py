@@ -48,7 +48,7 @@ def signed(
 
 
 def _host(url: str) -> str:
-    """As a client sends it: without the scheme's own port."""
+    """Return the host as a client sends it: without the scheme's own port."""
     parts = urlsplit(url)
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     return (parts.hostname or "") + (f":{parts.port}" if parts.port and parts.port != usual else "")

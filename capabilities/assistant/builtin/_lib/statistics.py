@@ -44,7 +44,7 @@ class Forecast:
 
 
 def forecast(points: list[Point], at: float, method: str) -> Forecast:
-    """What is expected at that day. Raises ValueError with a sentence where the points do not allow it."""
+    """Predict the value at that day. Raises ValueError with a sentence where the points do not allow it."""
     if points and at <= points[-1][0]:
         raise ValueError("That day is not after the latest point: read it with series_list.")
     if method == "auto":
@@ -56,7 +56,8 @@ def forecast(points: list[Point], at: float, method: str) -> Forecast:
 
 
 def _nearest(points: list[Point], at: float) -> Forecast:
-    """Of the methods that have enough to go by, the one that missed the latest points by the least."""
+    """Return the forecast of the method that missed the latest points by the least, of those that have enough
+    points."""
     found = []
     for method in METHODS:
         try:
@@ -134,12 +135,13 @@ def _weeks_before(points: list[Point], at: float) -> float | None:
 
 
 def _held_out(points: list[Point]) -> int:
-    """How many of the latest points a method is tried on."""
+    """Return the number of the latest points that a method is tried on."""
     return max(1, min(20, len(points) // 4))
 
 
 def _missed(points: list[Point], guess: Callable[[list[Point], float], float], least: int) -> float | None:
-    """By how much a guess from the points before missed each of the latest, on average."""
+    """Return the mean distance by which guesses from the points before missed the latest; None where no guess can be
+    made."""
     tried = [number for number in range(len(points) - _held_out(points), len(points)) if number >= least - 1]
     try:
         distances = [abs(points[number][1] - guess(points[:number], points[number][0])) for number in tried]
@@ -149,8 +151,9 @@ def _missed(points: list[Point], guess: Callable[[list[Point], float], float], l
 
 
 def _student(freedom: int) -> float:
-    """How many standard deviations the interval reaches, by Student's distribution (Cornish and Fisher's expansion:
-    under 1 % off from 3 degrees of freedom on; 2 degrees, which the mean of 3 points has, are 3 % off)."""
+    """Return the number of standard deviations that the interval reaches, by Student's distribution (Cornish and
+    Fisher's expansion: under 1 % off from 3 degrees of freedom on; 2 degrees, which the mean of 3 points has, are 3 %
+    off)."""
     z = NormalDist().inv_cdf((1 + SURE) / 2)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

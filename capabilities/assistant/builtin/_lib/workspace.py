@@ -51,7 +51,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Content:
-    """What was read of a file; `size` is all of it, in bytes."""
+    """Bytes that were read of a file; `size` is that of the whole file, in bytes."""
 
     data: bytes
     size: int
@@ -135,7 +135,7 @@ def read_in(folder: int, name: str) -> Content:
 
 
 def status_of(root: Path, path: str) -> os.stat_result:
-    """What is at the path, a link as the link that it is."""
+    """Return the status of the file or folder at the path, for a link that of the link itself."""
     parts = parts_of(path)
     with _explained(path):
         if not parts:
@@ -159,7 +159,7 @@ def write_file(root: Path, path: str, change: Callable[[bytes | None], bytes]) -
         return len(data)
 
 
-#: What becomes of a file's bytes (None: there is no file); None where the file goes.
+#: Function from a file's bytes (None: there is no file) to its new ones; None where the file goes.
 Change = Callable[[bytes | None], bytes | None]
 
 
@@ -216,7 +216,7 @@ def _made(folder: int | None, name: str, path: str, change: Change) -> tuple[byt
 
 @contextmanager
 def _new_folders(root: Path, missing: Sequence[tuple[str, ...]]) -> Iterator[None]:
-    """Those of these folders that were made meanwhile go again where the block fails."""
+    """Remove again those of these folders that were made meanwhile, where the block fails."""
     paths = {parts[:length] for parts in missing for length in range(1, len(parts) + 1)}
     new = [parts for parts in sorted(paths, key=len, reverse=True) if not _is_there(root, parts)]
     try:
@@ -261,8 +261,8 @@ def _put(folder: int, name: str, data: bytes | None) -> None:
 
 
 def walk(root: Path, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[Entry]:
-    """What is in a folder, sorted by name, and with `recursive` in those below it. An unmade workspace is empty.
-    What bears a name to skip is not told, nor is what it holds."""
+    """Yield the entries of a folder, sorted by name, and with `recursive` those of the folders below it. An unmade
+    workspace is empty. An entry with a name to skip is left out, and so is all that it holds."""
     parts = parts_of(path)
     if not parts and not root.exists():
         return
@@ -366,7 +366,8 @@ def _folders_and_name(path: str) -> tuple[list[str], str]:
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """What the operating system refuses, as a sentence; its own would show where the workspace lies."""
+    """Raise ToolError where the operating system refuses, with a sentence; its own would show where the workspace
+    lies."""
     try:
         yield
     except OSError as error:

@@ -74,7 +74,7 @@ TIMES = ("starts_at", "ends_at", "is_all_day", "time_zone", "repeat", "repeat_un
 
 
 def whole_days(first: date, last: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """From where the first day starts to where the last one ends."""
+    """Return the moments at which the first day starts and the last one ends."""
     return datetime.combine(first, time(), zone), datetime.combine(last + timedelta(days=1), time(), zone)
 
 

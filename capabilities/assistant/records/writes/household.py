@@ -188,7 +188,7 @@ def _with_room(same: QuerySet[GroceryItem], quantity: Decimal) -> QuerySet[Groce
 def create_food_entry(
     owner: Owner, *, food: str, date: date | None = None, meal: str = "", kcal: int | None = None
 ) -> FoodEntry:
-    """Without a date it is of today."""
+    """Create a food entry; without a date it is of today."""
     day = date or owner.now().date()
     return create_numbered(FoodEntry, owner, food=_food(food), date=day, meal=meal, kcal=kcal)
 

@@ -1,4 +1,4 @@
-"""What `manage.py up` does before it starts the parts: migrations, static files, the first organisation."""
+"""Preparation by `manage.py up` before it starts the parts: migrations, static files, the first organisation."""
 
 from __future__ import annotations
 
