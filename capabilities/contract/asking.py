@@ -1,4 +1,4 @@
-"""Of which calls somebody is asked first, as rules say it: pure, and the same for the worker and for pages."""
+"""Approval rules: which calls a person must approve first. Pure, and one module for the worker and for pages."""
 
 from __future__ import annotations
 
@@ -132,5 +132,6 @@ def rules_met(rules: Iterable[AskRule], call: AskedCall) -> list[AskRule | None]
 
 
 def digest_of(tool: str, version: str, arguments: Mapping[str, Any]) -> str:
-    """What ties an approval to one call: SHA-256 of the tool's name, its version's SHA-256, and the arguments."""
+    """Return the digest that ties an approval to one call: SHA-256 of the tool's name, its version's SHA-256, and the
+    arguments."""
     return sha256_hex(canonical_json({"tool": tool, "version": version, "arguments": arguments}))

@@ -19,13 +19,13 @@ from toolhub.bounded_json import JsonRefused, TooMuchJson, load_json
 #: Values of one document, those that aliases repeat included, and how deep they stand in each other.
 MAX_VALUES = 1_000_000
 MAX_DEPTH = 100
-#: Of JSON, where each value stands in the text itself; a child process reads it.
+#: Limit for JSON, where each value stands in the text itself; a child process reads it.
 MAX_JSON_BYTES, MAX_JSON_VALUES = 64_000_000, 5_000_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
-#: What a schema lists of its values.
+#: Keywords under which a schema lists its values.
 _LISTED = frozenset({"enum", "default", "const", "example", "examples"})
 _STANDARD = "tag:yaml.org,2002:"
 

@@ -24,7 +24,7 @@ MAX_NODES = 5_000
 
 @dataclass(frozen=True)
 class Effective:
-    """What takes effect, and the arguments of the call that have, or hold, a value that nobody here knows."""
+    """Arguments that take effect, and the names of those that have, or hold, a value that is unknown at this point."""
 
     values: Mapping[str, Any]
     unknown: frozenset[str] = frozenset()
@@ -155,7 +155,7 @@ class _Walk:
             waiting += dependent.values() if isinstance(dependent, Mapping) else []
 
     def _named(self, reference: str) -> Any:
-        """What a local reference names; nothing for any other."""
+        """Return the part of the schema that a local reference names; None for any other reference."""
         if reference == "#":
             return self.root
         target: Any = self.root

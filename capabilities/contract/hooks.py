@@ -1,4 +1,4 @@
-"""What a hook is: its phase, its action with the settings of that, its conditions, and what happens when it fails.
+"""Definition of a hook: its phase, its action with its settings, its conditions, and what happens when it fails.
 
 Hooks are rows that people write, so every value here is read by `normalised`, which makes the one form of it or says
 what is wrong. What the actions do is in `hook_phases`.
@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of the call or the turn when a hook fails."""
+    """Consequence for the call or the turn when a hook fails."""
 
     #: It goes on as if the hook were not there, with a warning.
     CONTINUE = "continue"
@@ -49,7 +49,7 @@ ON_ERROR_TITLES = {
     OnError.DENY: "Stop",
     OnError.DISABLE: "Switch it off after some failures in a row",
 }
-#: What OnError.DENY keeps from going on, at each phase.
+#: Things that OnError.DENY keeps from going on, at each phase.
 STOPS = {
     Phase.BEFORE_MODEL_RESOLVE: "the turn fails",
     Phase.BEFORE_PROMPT_BUILD: "the turn fails",
@@ -59,7 +59,7 @@ STOPS = {
 
 
 class Failure(StrEnum):
-    """How a hook can fail."""
+    """Ways in which a hook can fail."""
 
     TIMEOUT = "timeout"
     EXCEPTION = "exception"
@@ -215,14 +215,14 @@ class ArgumentPattern:
 class Conditions:
     """When a hook runs: all that is said must hold, and of each list one is enough. Nothing said: always."""
 
-    #: Of agents, providers and members: what names their rows.
+    #: Agents, providers and members, by the keys that name their rows.
     agents: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     #: Patterns of tools, as `patterns` reads them.
     tools: tuple[str, ...] = ()
     arguments: tuple[ArgumentPattern, ...] = ()
-    #: Of a hundred turns, so many.
+    #: Number of turns of a hundred.
     share: int = 100
 
     def hold(self, facts: Facts, arguments: Effective, hook: str, *, if_unknown: bool = False) -> bool:
@@ -240,7 +240,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Facts:
-    """What conditions are about: the turn, and in the phases of a call its tool."""
+    """Facts that conditions are checked against: the turn, and in the phases of a call its tool."""
 
     turn: str
     agent: str = ""
@@ -261,7 +261,7 @@ def drawn(hook: str, turn: str) -> float:
 class HookSpec:
     """One hook as the phases run it."""
 
-    #: What its turns are drawn by, for a share of them.
+    #: Key by which its turns are drawn, for a share of them.
     public_id: str
     name: str
     phase: Phase
@@ -271,7 +271,7 @@ class HookSpec:
     priority: int = PRIORITIES[2]
     on_error: OnError = OnError.CONTINUE
     timeout: float = TIMEOUTS[2]
-    #: What is wrong with its row: then it fails each time, whatever it should do.
+    #: Error in its row: then it fails each time, whatever it should do.
     broken: str = ""
     #: Rank of the access up to which it may change turns: that of whoever wrote it last.
     reach: int = EVERYBODY
@@ -317,7 +317,7 @@ class MalformedHook(ValueError):
         self.field = field
 
 
-#: What an entry may say, in the order in which it is kept.
+#: Keys that an entry may have, in the order in which they are kept.
 FIELDS = ("name", "phase", "action", "settings", "when", "priority", "timeout", "on_error", "disable_after")
 #: Conditions that are lists of lines.
 _LISTS = ("agents", "providers", "members", "tools")
@@ -356,7 +356,7 @@ def normalised(entry: Any) -> dict[str, Any]:
 
 
 def conditions_from(stored: Mapping[str, Any]) -> Conditions:
-    """Of a normalised entry's `when`."""
+    """Build the conditions from a normalised entry's `when`."""
     lists = {name: tuple(stored.get(name, ())) for name in _LISTS}
     patterns = tuple(ArgumentPattern(each["name"], each["pattern"]) for each in stored.get("arguments", ()))
     return Conditions(**lists, arguments=patterns, share=stored.get("share", 100))
@@ -392,7 +392,7 @@ def _action(value: Any) -> Action:
 
 
 def _phase(value: Any, action: Action) -> Phase:
-    """That of the action, where it has but one and none is said."""
+    """Return the phase; where none is given, the action's only one. Raises MalformedHook."""
     if value in (None, "") and len(action.phases) == 1:
         return action.phases[0]
     if value not in set(Phase):

@@ -61,7 +61,7 @@ MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+", re.IGNORECASE)
 
 
 class ImplementationRefused(ValueError):
-    """It cannot be the implementation of an HTTP tool. `field` says which part, such as `arguments.id`."""
+    """Error: a value cannot be the implementation of an HTTP tool. `field` names the part, such as `arguments.id`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class HttpArgument:
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What of an answer the model reads: the part at a JSON pointer, of it these fields, or all of it as text."""
+    """Part of an answer that the model reads: the part at a JSON pointer, of it these fields, or all of it as text."""
 
     pointer: str = ""
     fields: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class HttpResponse:
 
 @dataclass(frozen=True)
 class HttpImplementation:
-    """What an HTTP tool sends. `body_argument` is the argument that is the whole body, or empty."""
+    """Request that an HTTP tool sends. `body_argument` is the argument that is the whole body, or empty."""
 
     method: str
     url: str

@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _CLOSERS = {"{": "}", "[": "]"}
-#: What may follow, by what is expected; `(` stands for an opening bracket, `)` for a closing one.
+#: Tokens that may follow, by what is expected; `(` stands for an opening bracket, `)` for a closing one.
 _VALUE = frozenset({"string", "scalar", "open"})
 
 
@@ -39,7 +39,7 @@ class JsonCut:
 
 @dataclass
 class _Scan:
-    """What is open at one point of the text."""
+    """Containers that are open at one point of the text."""
 
     #: The closing bracket of each container, the outermost first.
     open: list[str] = field(default_factory=list)
@@ -90,8 +90,8 @@ def json_cut(text: str, room: int, slack: int) -> JsonCut | None:
 
 
 def _next(scan: _Scan, expected: str, kind: str, character: str) -> str | None:
-    """What is expected behind this token: `value`, `first value` or `first key` (of a container, which may end there),
-    `key`, `colon`, `comma` (or the end of the container); None where the token is out of place."""
+    """Return what is expected behind this token: `value`, `first value` or `first key` (of a container, which may end
+    there), `key`, `colon`, `comma` (or the end of the container); None where the token is out of place."""
     if kind == "close":
         may_end = expected in ("comma", "first value", "first key")
         return "comma" if may_end and scan.open and scan.open[-1] == character else None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase, translate
 
-#: What other systems and older configurations call some of our tools, and the patterns that are meant by it.
+#: Names that other systems and older configurations give some of our tools, and the patterns that they mean.
 #: Source: docs/requirements.md, Runtime contract.
 ALIASES: dict[str, tuple[str, ...]] = {
     "read": ("file_read",),
@@ -22,7 +22,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 GROUP = "group:"
 #: Characters of one pattern.
 MAX_PATTERN = 100
-#: What people may write: a name with `*` and `?` in it, maybe with `group:` before it.
+#: Patterns that people may write: a name with `*` and `?` in it, maybe with `group:` before it.
 WRITTEN = re.compile(r"(group:)?[A-Za-z0-9_*?-]+", re.IGNORECASE)
 #: Characters that make a pattern more than a name.
 _WILD = frozenset("*?[")

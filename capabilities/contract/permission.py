@@ -1,7 +1,7 @@
 """May this member use this tool? The rules, as a pure function of what roles and grants say.
 
 Order: a grant that denies beats everything; a grant that allows adds to the roles; of the roles, any one that opens
-the tool is enough. In a `listed` role, what is said of the tool beats what is said of its category. No role, no tool.
+the tool is enough. In a `listed` role, a rule for the tool beats a rule for its category. No role, no tool.
 
 A meta-tool, one that loads others, needs no role that lists it: who may use anything may use it, unless a role denies
 it and no other role opens it.
@@ -59,7 +59,7 @@ class RoleRules:
         return self.rule_for(tool_id, category_id) == "deny"
 
     def rule_for(self, tool_id: int, category_id: int) -> Decision | None:
-        """What the role's rules say of the tool; None where they say nothing, or do not count."""
+        """Return the decision of the role's rules on the tool; None where they make none, or do not count."""
         if self.mode != "listed":
             return None
         return self.tools.get(tool_id, self.categories.get(category_id))

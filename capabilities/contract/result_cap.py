@@ -13,7 +13,7 @@ from capabilities.contract.text_cut import soft_end, whole_characters
 
 #: Characters that one token is taken for.
 CHARS_PER_TOKEN = 4
-#: Of what could be shown, one part in so many may be given up for a cut at a better place.
+#: One part in so many of what could be shown may be given up for a cut at a better place.
 SLACK = 8
 _NOTE_NAMES = re.compile('"(_++)cut"')
 
@@ -45,8 +45,8 @@ def cut(result: str, cap: int, *, step: str = "") -> str:
 
 
 def part(result: str, offset: int, cap: int) -> str:
-    """Of a result what stands from `offset` on, as `read_result` answers: a line that says which part it is and where
-    the next one begins, then the text itself; at most `cap` characters, at least one of the text."""
+    """Return the part of a result from `offset` on, as `read_result` answers: a line that says which part it is and
+    where the next one begins, then the text itself; at most `cap` characters, at least one of the text."""
     whole = len(result)
     head = "[characters {first:,} to {end:,} of {whole:,}; {then}]\n"
     widest = head.format(first=offset, end=whole, whole=whole, then=f"the next part begins at offset {whole}")

@@ -37,7 +37,7 @@ def check_schema(schema: Any) -> None:
 
 
 def complaints(schema_text: str, arguments: Mapping[str, Any]) -> list[str]:
-    """What is wrong with these arguments, a sentence each with the place; empty where they fit.
+    """Return the errors in these arguments, a sentence each with the place; empty where they fit.
 
     The schema comes as its JSON text, by which the compiled validator is kept.
     """
@@ -70,7 +70,7 @@ UNCOUNTED = frozenset(
     {"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "patternProperties"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-#: Of a pattern: what is not matched in linear time (looking around, references back), and what it repeats.
+#: Parts of a pattern: what is not matched in linear time (looking around, references back), and what it repeats.
 _NOT_LINEAR = re.compile(r"\(\?(?!:)|\)\{|\\[1-9kgG]|\\p", re.IGNORECASE)
 _REPEATED = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
@@ -96,7 +96,7 @@ def _checks_of(schema_text: str) -> int | None:
 
 
 class _Uncounted(Exception):
-    """It has something that is not counted."""
+    """Error: the schema has something that is not counted."""
 
 
 class _Checks:

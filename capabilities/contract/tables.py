@@ -22,7 +22,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one query may take: rows, and seconds of all."""
+    """Limits of one query: its rows, and its seconds in all."""
 
     rows: int
     seconds: float

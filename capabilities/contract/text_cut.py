@@ -68,5 +68,5 @@ def _before_escape(text: str, end: int, start: int) -> int:
 
 
 def _backslashes(text: str, end: int, start: int) -> int:
-    """How many stand in a row in front of this point."""
+    """Return the number of backslashes in a row in front of this point."""
     return end - start - len(text[start:end].rstrip("\\"))

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from capabilities.contract.decisions import Decision, Verb
 
-#: What becomes of a tool's call where text from outside is in the conversation: it runs, it runs when somebody approves
+#: Verdict on a tool's call where text from outside is in the conversation: it runs, it runs when somebody approves
 #: it, or it is refused.
 InUntrusted = Literal["allow", "ask", "refuse"]
 ALLOW: Final = "allow"
@@ -25,7 +25,7 @@ _VERBS = {ALLOW: Verb.ALLOW, ASK: Verb.ASK, REFUSE: Verb.DENY}
 
 
 def decision_on(tool: str, in_untrusted: str, where: str) -> Decision | None:
-    """What becomes of a call of the tool behind text from outside; None where that keeps nothing back.
+    """Return the decision on a call of the tool behind text from outside; None where that keeps nothing back.
 
     `where` says where that text came in, as the end of a sentence. A word that is none of ours refuses.
     """

@@ -1,4 +1,4 @@
-"""What a person should know of a definition from outside before it is accepted, and its text as a model may read it.
+"""Warnings for a person about a definition from outside before it is accepted, and its text as a model may read it.
 
 A definition's text is read by models beside the user's words: it can hide instructions, speak for other tools, or be
 so long that it crowds them out. Nothing here decides; it says what is there. Pure.
@@ -69,7 +69,7 @@ class DefinitionWarning:
         return {"code": self.code, "text": self.text}
 
 
-#: What stands for each code where people filter by it.
+#: Text for each code where people filter by it.
 TITLES = {
     "hidden_characters": "Hidden characters",
     "turned_text": "Text that is shown in another order",
@@ -97,7 +97,7 @@ TITLES = {
 def warnings_of(
     description: str, parameters: Any, *, other_names: Collection[str] = frozenset(), annotations: Any = None
 ) -> list[DefinitionWarning]:
-    """What the text and the schema of one definition give reason to say, worst first.
+    """Return the warnings that the text and the schema of one definition give reason for, worst first.
 
     `other_names` are the tools that it has no business to speak of: those of the catalogue that do not come from the
     same source.
@@ -193,7 +193,7 @@ def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
 
 
 def _spelled(text: str) -> str:
-    """What tag characters (U+E0020 to U+E007E) say, which models read and people do not."""
+    """Return the text that tag characters (U+E0020 to U+E007E) spell, quoted; models read them and people do not."""
     said = "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) <= 0xE007E)
     return f"“{said[:200]}”" if said.strip() else ""
 
@@ -242,7 +242,7 @@ def _depth_warnings(parameters: Any) -> Iterator[DefinitionWarning]:
 
 
 def schema_depth(schema: Any) -> int:
-    """How deep objects and lists of arguments stand in each other: 1 for plain arguments. References count once."""
+    """Return the depth of nested objects and lists of arguments: 1 for plain arguments. References count once."""
     deepest, level = 0, [(schema, 0)]
     while level:
         node, depth = level.pop()
@@ -266,7 +266,7 @@ def _header_warnings(parameters: Any) -> Iterator[DefinitionWarning]:
 
 
 def header_flaw(parameters: Any) -> str:
-    """What is wrong with the first malformed `x-mcp-header` of a schema, as a sentence; "" where all are well formed.
+    """Return the error of the first malformed `x-mcp-header` of a schema, as a sentence; "" where all are well formed.
 
     MCP of 2026-07-28: a client does not take a tool that has one.
     """

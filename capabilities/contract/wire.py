@@ -47,7 +47,7 @@ def namespaces_in(wire: str) -> Mapping[str, str]:
 
 
 def searched_part(wire: str) -> str:
-    """What of a `tools` array the provider searches: its namespaces, as a `tools` array."""
+    """Return the part of a `tools` array that the provider searches: its namespaces, as a `tools` array."""
     return _entries_of(wire, "namespace") if SEARCH in wire else "[]"
 
 

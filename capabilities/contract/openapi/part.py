@@ -9,7 +9,7 @@ from typing import Any
 
 from capabilities.contract.openapi.references import entries, text
 
-#: Of one part: tags, and characters of each text.
+#: Limits of one part: tags, and characters of each text.
 MAX_TAGS, MAX_TEXT = 50, 200
 
 

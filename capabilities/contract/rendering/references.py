@@ -11,7 +11,7 @@ _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 
 
 def resolved(reference: Any, root: Mapping[str, Any]) -> Any:
-    """What a reference such as `#/$defs/Address` leads to, an empty schema where it leads nowhere."""
+    """Return the schema that a reference such as `#/$defs/Address` leads to, an empty one where it leads nowhere."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}
     found: Any = root

@@ -13,7 +13,7 @@ from capabilities.contract.rendering.rules import Rules
 from capabilities.contract.wire import canonical_json
 
 Schema = dict[str, Any]
-#: What combines schemas.
+#: Keywords that combine schemas.
 COMBINING = ("allOf", "anyOf", "oneOf")
 #: Keywords that no vendor takes at the top of a tool's parameters (OpenAI, Anthropic).
 _NOT_AT_THE_TOP = (*COMBINING, "not", "enum", "const", "if", "then", "else")
@@ -81,7 +81,7 @@ class _Renderer:
         return told
 
     def _without_combinations(self, schema: Schema) -> Schema:
-        """The object with the properties of all that it combines; what each combination requires is told in words."""
+        """The object with the properties of all that it combines; a description says what each combination requires."""
         if not any(key in schema for key in (*_NOT_AT_THE_TOP, "$ref")):
             return schema
         whole = {key: value for key, value in schema.items() if key not in (*_NOT_AT_THE_TOP, "$ref")}
@@ -106,7 +106,8 @@ class _Renderer:
         return _told(whole, *words)
 
     def _branches(self, schema: Schema, key: str) -> list[Schema]:
-        """What it combines under this key, each without combinations itself. `$ref` counts as all of them."""
+        """Return the schemas that it combines under this key, each without combinations itself. `$ref` counts as one of
+        `allOf`."""
         found = [each for each in _list(schema.get(key)) if isinstance(each, dict)]
         if key == "allOf" and "$ref" in schema:
             found.append({"$ref": schema["$ref"]})
@@ -153,7 +154,8 @@ class _Renderer:
         return self.rules.takes_references and is_definition(reference)
 
     def _inlined(self, schema: Schema, level: int, inside: tuple[str, ...]) -> Schema:
-        """What a reference leads to, in its place; a definition that leads to itself ends as an open one."""
+        """Return the schema that a reference leads to, in its place; a definition that leads to itself ends as an open
+        one."""
         reference = str(schema["$ref"])
         target = resolved(schema["$ref"], self.root)
         beside = {key: value for key, value in schema.items() if key != "$ref"}
@@ -196,7 +198,7 @@ class _Renderer:
                 told.update({self.rules.nullable: True} if self.rules.nullable else {})
 
     def _any_item(self, told: Schema) -> Schema:
-        """What the entries of a list are that says nothing of them, or of the first ones only."""
+        """Return the schema for entries of a list that describes none of them, or the first ones only."""
         first = told.get("prefixItems")
         if not first or self._takes("prefixItems"):
             return {}
@@ -338,7 +340,7 @@ def _told(schema: Schema, *words: str, before: str = "") -> Schema:
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    """Those that `type` names, each once."""
+    """Return the types that `type` names, each once."""
     named = schema.get("type")
     found = named if isinstance(named, list) else [named]
     return [each for each in dict.fromkeys(map(str, found)) if each in _TYPES]
