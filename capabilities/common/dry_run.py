@@ -23,7 +23,7 @@ from toolhub.tenants.rest.wire import DRY_RUN
 PARAMETER = OpenApiParameter(
     DRY_RUN, bool, description="`true`: nothing is changed; the answer is a preview of what would be."
 )
-#: What the write of this noun would do: `(noun, names in the address, body, write, actor)`, as `PreviewOut` has it.
+#: Preview of the write of this noun: `(noun, names in the address, body, write, actor)`, as `PreviewOut` has it.
 #: Raises what the write raises.
 preview_of: Provided[[str, Mapping[str, Any], Mapping[str, Any], Callable[[], Response], Membership], Any] = Provided(
     "previews for dry runs"

@@ -1,4 +1,4 @@
-"""What a room needs of a room above it: a function that the room above provides when the apps are ready."""
+"""Functions that a room needs from a room above it, which provides them when the apps are ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a write says no: one exception with the field at fault, which forms and the API show each in their way."""
+"""Refusal of a write: one exception with the field at fault, which forms and the API show each in their way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChangeRefused(ValueError):
 
 
 class ChangedMeanwhile(Exception):
-    """What was previewed is not any more what the preview was made for: somebody has changed it."""
+    """Error: somebody has changed the stored state since the preview was made."""
 
 
 def not_there(field: str, kind: str, name: object) -> ChangeRefused:

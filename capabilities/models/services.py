@@ -69,7 +69,7 @@ class ConnectionTest(PublicModel):
     status = models.CharField(max_length=12, choices=ConnectionStatus, default=ConnectionStatus.QUEUED)
     #: One sentence, where it failed.
     reason = models.CharField(max_length=500, blank=True, default="")
-    #: What was found, see `sessions/insight/connections/findings.py`.
+    #: Findings, see `sessions/insight/connections/findings.py`.
     findings = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: It has its result by then, or has failed.

@@ -43,7 +43,8 @@ _policies: Memory[Policies] = Memory(256)
 
 
 def policies_for(permissions: MemberPermissions, at: int | None) -> Policies:
-    """Those of the organisation in scope, for one whose permissions were read `at` this registry version.
+    """Return the policies of the organisation in scope, for a member whose permissions were read `at` this version of
+    the registry.
 
     No query where it has none, or where they were read before at this version; else one.
     """
@@ -53,7 +54,8 @@ def policies_for(permissions: MemberPermissions, at: int | None) -> Policies:
 
 
 def policies_at(version: int) -> Policies:
-    """Those of the organisation in scope at this registry version. One query; none where they were read before."""
+    """Return the policies of the organisation in scope at this registry version. One query; none where they were read
+    before."""
     return _policies.get((current_scope(), version), read_policies)
 
 

@@ -48,13 +48,13 @@ BEST = 3
 
 @dataclass(frozen=True)
 class Before:
-    """What a session knows of an agent's last turn. Keys are those of tools."""
+    """Facts that a session keeps about an agent's last turn. Keys are those of tools."""
 
     #: The newest message first.
     messages: tuple[str, ...] = ()
     #: The end of what the agent said last.
     answer: str = ""
-    #: What routing sent.
+    #: Tools that routing sent.
     sent: tuple[int, ...] = ()
     #: Names of tools whose calls the last turn left without an answer from the agent.
     open_calls: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Before:
 
 @dataclass(frozen=True)
 class Decided:
-    """What routing decided with a turn's first model call, and what the turn asked for since, by name."""
+    """Record of routing at a turn's first model call, and the tools that the turn asked for since, by name."""
 
     record: Mapping[str, Any]
     wanted: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class RoutingInputs:
-    """What a message is routed by. `specs` are the tools of the agent that a message may leave out, whoever asks."""
+    """Inputs that a message is routed by. `specs` are the agent's tools that a message may leave out, whoever asks."""
 
     specs: tuple[ToolSpec, ...]
     keywords: Keywords
@@ -161,7 +161,8 @@ def routed(
 
 
 def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[str, str], dict[str, Any]]:
-    """What the first round sent and what was asked for since, with the record of both."""
+    """Return the tools that the first round sent and those asked for since, each with its reason, and the record of
+    both."""
     record, by_key = decided.record, {each.spec.tool_id: each.spec.name for each in looked_at}
     ids, found = integers(record.get("kept")), integers(record.get("wanted"))
     reasons = _reasons_of(record)
@@ -246,7 +247,8 @@ def _pinned(message: str, before: Before, looked_at: Sequence[Candidate]) -> dic
 def _with_sent(
     reasons: Mapping[str, str], found: Route, sent_before: Sequence[str], pinned: Iterable[str]
 ) -> dict[str, str]:
-    """What was sent stays, and is all there is, unless one of the best is missing or of what must go along."""
+    """Return the tools to send, with their reasons: those sent before stay, and are all, unless one of the best, or of
+    those that must go along, is missing."""
     best = [each.name for each in sorted(found.kept, key=lambda each: -each.score)][:BEST]
     stays = {name: reasons.get(name, "sent before in this session") for name in sent_before}
     if set(stays).issuperset([*best, *pinned]) and stays:
@@ -275,7 +277,8 @@ def _ordinal(number: int) -> str:
 
 
 def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a stored record says of each tool that the stored verdicts of the other stages let through."""
+    """Return the router's verdicts from a stored record: one for each tool that the stored verdicts of the other stages
+    let through."""
     if not record:
         return []
     stopped = {each["tool"] for each in verdicts if not each["kept"]}
@@ -327,12 +330,12 @@ def _too_large_in(record: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def integers(value: object) -> list[int]:
-    """Those of a stored list that are whole numbers."""
+    """Return the entries of a stored list that are whole numbers."""
     return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Those of a stored list that are text."""
+    """Return the entries of a stored list that are text."""
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 

@@ -1,4 +1,4 @@
-"""What a message owes to the turn before: whether it only says to go on, and whether a question is open."""
+"""Link of a message to the turn before: whether it only says to go on, and whether a question is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a message calls for any tool at all: what it says of the catalogue, against how like small talk it is.
+"""Gate: whether a message calls for any tool at all, by its likeness to the catalogue against that to small talk.
 
 The threshold is a catalogue's own: most of the stored small talk stays below it. Nothing is learnt from messages.
 """
@@ -28,7 +28,7 @@ TELLING = 3
 FOREIGN = 0.5
 COSINE = 2.0
 ALIKE = 2.0
-#: What a message must have at least, if it has no word of the catalogue: a word as near to one, or such a cosine.
+#: Least likeness of a message without a word of the catalogue: a word as near to one, or such a cosine.
 NEAR_ENOUGH = 0.3
 COSINE_ENOUGH = 0.35
 #: Characters of a word that are looked at for parts.
@@ -147,7 +147,8 @@ def _best_cosines(index: Index, texts: Sequence[str]) -> Floats:
 
 
 def _alike(texts: Sequence[str]) -> Floats:
-    """How much each text is like each stored sentence: the cosine, or without a table the share of words in common."""
+    """Return the likeness of each text to each stored sentence: the cosine, or without a table the share of words in
+    common."""
     talk = small_talk()
     vectors = _vectors(texts)
     if talk.vectors is not None and vectors is not None:

@@ -42,7 +42,7 @@ class Postings:
 
     @property
     def found(self) -> Ids:
-        """How many documents have each term."""
+        """Number of documents that have each term."""
         return np.diff(self.starts)
 
 

@@ -11,7 +11,7 @@ from itertools import takewhile
 from capabilities.choosing.routing.words import ENGLISH, stem, words_of
 
 Matches = tuple[tuple[str, tuple[str, ...]], ...]
-#: What may follow where two forms of one English word part: commit|ted, deploy|s, stud|ies. Not commit|ment.
+#: Endings that may follow where two forms of one English word part: commit|ted, deploy|s, stud|ies. Not commit|ment.
 _INFLECTION = re.compile(r"(?:e?s|e?d|e|y|ies|ied|ying|[a-z]?ing|[a-z]ed)?")
 
 

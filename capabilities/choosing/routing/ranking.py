@@ -1,4 +1,4 @@
-"""How well each document answers a text: BM25F with near words, vectors, the share of a name, pairs of words."""
+"""Score of each document for a text: BM25F with near words, vectors, the share of a name, pairs of words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capabilities.choosing.routing.features import Floats
 from capabilities.choosing.routing.index import NEAR_SIZE, Ids, Index, NearStems, Postings, Vectors
 from capabilities.choosing.routing.words import content_words, stem
 
-#: What each field of a score counts, where its best document has 1.
+#: Weight of each field of a score, where its best document has 1.
 LEXICAL = np.float32(1.5)
 SEMANTIC = np.float32(1.7)
 NAMED = np.float32(0.7)

@@ -15,7 +15,7 @@ from capabilities.choosing.routing.router import rank_names
 #: Characters and words of a query that are looked for.
 MAX_QUERY = 200
 MAX_WORDS = 8
-#: What ranks below this share of the best is not found: it has a word in common, and is about something else.
+#: A tool below this share of the best score is not found: it has a word in common, and is about something else.
 FLOOR = 0.25
 #: Where a word of the query stands in a tool, as `search_tools` tells the model.
 EXACT_NAME = 100
@@ -32,7 +32,7 @@ _NAME = re.compile(r"\S*[a-zA-Z0-9][_-]+[a-zA-Z0-9]\S*")
 
 @dataclass(frozen=True)
 class Searched:
-    """A tool as its score is told. `title` is what people call what it comes with; `name` is its key."""
+    """A tool as it is scored. `title` is the name for people of its toolkit or category; `name` is its key."""
 
     name: str
     title: str

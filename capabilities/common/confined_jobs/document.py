@@ -22,7 +22,7 @@ PART_BYTES = 20_000_000
 ALL_BYTES = 60_000_000
 #: Pages, slides or sheets of one document.
 MOST_PARTS = 2_000
-#: What ends a line of text, and what stands for a tab or a space, in the XML of Word, PowerPoint and OpenDocument.
+#: Elements that end a line of text, and those for a tab or a space, in the XML of Word, PowerPoint and OpenDocument.
 PARAGRAPHS = frozenset({"p", "h", "tr", "table-row"})
 SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "s": " "}
 CELLS = frozenset({"tc", "table-cell"})

@@ -42,9 +42,9 @@ class _Page(HTMLParser):
         " var wbr".split()
     )
     CELLS = frozenset({"td", "th"})
-    #: What stands beside the main text of a page.
+    #: Elements beside the main text of a page.
     BESIDE = frozenset({"nav", "aside", "footer", "menu", "dialog"})
-    #: What a main text has at least of the page: one character in so many. A menu that is never closed hides no page.
+    #: Least share of the page in a main text: one character in so many. A menu that is never closed hides no page.
     LEAST_MAIN = 4
     #: How deep they may stand in each other.
     MOST_BESIDE = 50
@@ -54,7 +54,7 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self._pieces: list[str] = []
-        #: The same without what stands beside the main text, as far as that can be told.
+        #: Pieces without those beside the main text, as far as that can be recognised.
         self._main: list[str] = []
         self._beside: list[str] = []
         self._title: list[str] = []

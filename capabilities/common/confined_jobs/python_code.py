@@ -1,6 +1,6 @@
-"""What the code of a Python tool is made of: its entry, what it imports and uses, and constructs of Python by name.
+"""Parts of the code of a Python tool: its entry, what it imports and uses, and constructs of Python by name.
 
-Parses and compiles, and never runs or imports what it reads. What of it a runtime has is for the caller to say.
+Parses and compiles, and never runs or imports what it reads. The caller decides which parts a runtime has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Iterator
 from typing import Any
 
-#: Of one kind that are told, and of all.
+#: Limit of the findings that are reported.
 MOST = 200
 
 #: A construct, or a name that is used: `kind`, `name`, `line`, `column` (both from 1), and `inside` where it matters.

@@ -21,7 +21,7 @@ from toolhub.durations import duration
 STEPS = 5_000
 #: Bytes that a query may hold, its sorting and grouping included.
 HEAP = 200_000_000
-#: What one value may weigh, and one statement: no result is larger than its parts.
+#: Largest size of one value, and of one statement: no result is larger than its parts.
 SQLITE_LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,

@@ -1,4 +1,4 @@
-"""What differs between two versions of a tool."""
+"""Differences between two versions of a tool."""
 
 from __future__ import annotations
 

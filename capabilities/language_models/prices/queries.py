@@ -1,4 +1,4 @@
-"""What models cost, as pages and REST show it: the public price, the own one with its moment, and which one counts."""
+"""Prices of models, as pages and REST show them: the public one, the own one with its moment, and which one counts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PricedModel:
 
     @property
     def counts(self) -> PriceInForce | None:
-        """What a call costs by now; None where nothing is known."""
+        """Price of a call that counts now; None where nothing is known."""
         if self.is_offline:
             return OFFLINE
         if self.own is not None and self.own.prices is not None:

@@ -27,7 +27,7 @@ from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
-#: What a field of the write is called in the form.
+#: Names in the form of fields of the write.
 _FIELDS = {"valid_from": "begins"}
 
 

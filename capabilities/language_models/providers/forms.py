@@ -32,7 +32,7 @@ class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
 
 
 class CallsForm(forms.Form):
-    """How a model is called, as it is set on the model or on an agent; all of it may be left blank."""
+    """Settings of a model's calls, as they are set on the model or on an agent; all of them may be left blank."""
 
     reasoning_effort = forms.CharField(
         required=False,

@@ -41,7 +41,7 @@ def note_listed(provider: Provider, names: Collection[str], *, answered: str = "
 
 @configuration_write("names")
 def add_listed_models(provider: Provider, names: Sequence[str], *, actor: Membership) -> list[LanguageModel]:
-    """Add these models of the list that the last test of the provider read, each with the window that was told there.
+    """Add these models of the list that the last test of the provider read, each with its context window in that list.
 
     Those that are added already are left as they are. Raises ChangeRefused for a name that is not in the list.
     """

@@ -29,8 +29,8 @@ _refusals: Memory[Refusals] = Memory(256)
 
 
 def refusals_of(model: ResolvedModel, *, at: int | None = None) -> Refusals:
-    """What the model's provider refused, by the key of the tool. No query for a model that refused none; else one, none
-    where they were read before `at` this registry version."""
+    """Return the refusals of the model's provider, by the key of the tool. No query for a model that refused none; else
+    one, none where they were read before `at` this registry version."""
     if not model.refuses_tools:
         return model.refused_now
 
@@ -43,7 +43,7 @@ def refusals_of(model: ResolvedModel, *, at: int | None = None) -> Refusals:
 
 
 def in_force(refusals: QuerySet[ToolRefusal] | None = None) -> QuerySet[ToolRefusal]:
-    """Those of the version that is in force now; what another version was refused for is over."""
+    """Refusals of the version that is in force now; those of another version are over."""
     rows = ToolRefusal.objects.all() if refusals is None else refusals
     return rows.filter(version=F("tool__current_version"))
 

@@ -37,7 +37,7 @@ from capabilities.models import Agent, Dialect, LanguageModel, Provider
 #: the rest is for what our count of the messages may be short of the provider's.
 ANSWER_SHARE = 0.125
 ANSWER_FILL = 0.75
-#: What stands behind a model's name and makes it no other model: a date, a stage.
+#: Suffix of a model's name that makes it no other model: a date, a stage.
 _STAGE = re.compile(r"(?:[-@:](?:\d{4}-\d{2}-\d{2}|\d{6,8}|latest|preview|exp))+\Z", re.IGNORECASE)
 
 
@@ -65,7 +65,7 @@ class ResolvedProvider:
 
 @dataclass(frozen=True)
 class Refused:
-    """What a model was sent of a tool, and what its provider said to that; without a hash, in whatever form."""
+    """Refusal of a tool: the version and form that a model was sent, and its provider's words; no hash means any form."""
 
     version_id: int
     sha256: str
@@ -88,7 +88,7 @@ class ResolvedModel:
     max_rounds: int
     #: The row, for what is learned of it.
     public_id: UUID
-    #: Of the agent where it says so, else of the model; "" and None where neither does.
+    #: Setting of the agent where it has one, else of the model; "" and None where neither has.
     reasoning_effort: str = ""
     temperature: float | None = None
     parallel_tool_calls: bool | None = None
@@ -115,17 +115,17 @@ class ResolvedModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """What its tokens are counted with."""
+        """Tokenizer that its tokens are counted with."""
         return tokenizer_of(self.name)
 
     @cached_property
     def schema_rules(self) -> Rules:
-        """What definitions of tools are rendered by: what a refusal taught, else what is known of the vendor."""
+        """Rules that render definitions of tools: those that a refusal taught, else the vendor's known ones."""
         return rules_named(learned_rules(self.lessons) or self.vendor.schema_rules)
 
     @cached_property
     def history_rules(self) -> dict[str, int]:
-        """What it reads a conversation by: what is known of the vendor, and what refusals taught."""
+        """Rules by which it reads a conversation: the vendor's known ones, and those that refusals taught."""
         known = dict(self.vendor.history_rules)
         if "call_ids" not in known and self.vendor.key in ("openai", "azure") and self.dialect is Dialect.CHAT:
             known["call_ids"] = 40  # 64 in Responses, which no id of ours passes
@@ -133,7 +133,7 @@ class ResolvedModel:
 
     @cached_property
     def chosen_dialect(self) -> ChosenDialect:
-        """How it is spoken to, and why."""
+        """Dialect of its requests, and why."""
         return chosen_dialect(
             self.name,
             self.provider.base_url,
@@ -196,7 +196,7 @@ class ResolvedModel:
 def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedModel:
     """The model as this agent calls it; without one, as it is by itself. No query where the provider is at hand.
 
-    What the agent says of its calls is meant for its own model: another one that takes over goes by itself.
+    The agent's settings of calls are meant for its own model: another one that takes over goes by itself.
     """
     provider, of_agent = model.provider, agent.max_rounds if agent else None
     own = agent if agent is not None and agent.model_id == model.pk else None
