@@ -77,7 +77,7 @@ class PreviewOut(serializers.Serializer[Any]):
 
 
 def with_dry_run(noun: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
-    """For the method of a view that writes: `noun` is what it writes, as `sessions.insight.previews` knows it."""
+    """Decorate the method of a view that writes. `noun` is the kind of row, as `sessions.insight.previews` names it."""
 
     def wrap(write: Callable[..., Response]) -> Callable[..., Response]:
         @wraps(write)

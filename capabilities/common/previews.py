@@ -66,7 +66,7 @@ class Asked:
 
 
 def asked_of(request: HttpRequest, state: str, content: Any) -> Asked:
-    """`state` stamps what is stored; `content` is what was posted, as JSON."""
+    """Read a POST. `state` stamps the stored state; `content` is what was posted, as JSON."""
     shown, _, shown_content = request.POST.get("stamp", "").partition(".")
     return Asked(state, digest(content), (shown, shown_content), "preview" in request.POST)
 

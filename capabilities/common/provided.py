@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class Provided(Generic[P, R]):
-    """Called as the function that was provided. Raises RuntimeError where none was."""
+    """Callable that stands for the provided function. Raises RuntimeError where none was provided."""
 
     def __init__(self, name: str) -> None:
         self.name = name

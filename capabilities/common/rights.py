@@ -30,7 +30,7 @@ class ChangeForbidden(ChangeRefused, PermissionDenied):
 
 
 def configuration_write(field: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For every function that changes the configuration: see `guarded_write`. A refusal stands beside `field`."""
+    """Decorate a function that changes the configuration: see `guarded_write`. A refusal stands beside `field`."""
     return guarded_write(lambda message: ChangeForbidden(field, message))
 
 

@@ -25,7 +25,7 @@ OF_ORGANISATION, OF_ROLE, OF_MEMBER, OF_AGENT, OF_SESSION = "organisation", "rol
 
 @dataclass(frozen=True)
 class Span:
-    """From this moment until before that one; `ends_at` is None where the window does not end by itself."""
+    """Span from its start until before its end; `ends_at` is None where the window does not end by itself."""
 
     starts_at: datetime
     ends_at: datetime | None = None
@@ -80,7 +80,8 @@ def _next_month(first: date) -> date:
 
 
 def first_moment(zone: tzinfo, day: date) -> datetime:
-    """When this day begins there, in UTC: at its first midnight, or, where the clock jumps over midnight, then."""
+    """Return the moment in UTC when this day begins in the zone: its first midnight, or, where the clock jumps over
+    midnight, that jump."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
     moment = midnight.astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None) == midnight.replace(tzinfo=None):

@@ -38,7 +38,7 @@ class Verb(IntEnum):
 
 @dataclass(frozen=True)
 class Terms:
-    """How somebody is asked. The default is the strict one: each call by itself."""
+    """Terms on which somebody is asked. The default is the strict one: each call by itself."""
 
     #: Hours until nobody can answer any more.
     expires_after: int = USUAL_HOURS

@@ -88,7 +88,8 @@ def _check_depth(text: str, loader: Any) -> None:
 
 
 class _Sizes:
-    """How many values each node stands for, aliases written out. Refuses what stands in itself, and too much."""
+    """Number of values in each node, aliases written out. Raises DocumentRefused for a node inside of itself, and for
+    too many values."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}

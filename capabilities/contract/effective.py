@@ -71,7 +71,8 @@ def plain_numbers(value: Any) -> Any:
 
 
 def restored(made: Mapping[str, Any], written: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
-    """`made` out of `shown`, which is `written` as it takes effect: what nobody changed stays as it was written."""
+    """Return `made`, which was made out of `shown` (`written` as it takes effect), with the unchanged values as they
+    were written."""
     kept = {}
     for name, value in made.items():
         if name not in shown or not _is_same(value, shown[name]):

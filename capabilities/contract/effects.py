@@ -70,8 +70,8 @@ SERVER_SAYS = "Its server says so."
 
 @dataclass(frozen=True)
 class Effect:
-    """`effect` is read or external; `by` is what the guess goes by: words, method or source. `why` is one sentence
-    where a source says that it reads: that it says so, or what speaks against it."""
+    """Guess at a tool's effect. `effect` is read or external; `by` is the base of the guess: words, method or source.
+    `why` is one sentence where a source says that it reads: that it says so, or the reasons against it."""
 
     effect: str
     is_destructive: bool = False

@@ -95,7 +95,7 @@ CallPython = Callable[[HookSpec, Mapping[str, Any], float], Any]
 
 
 def no_python(hook: HookSpec, given: Mapping[str, Any], seconds: float) -> Any:
-    """For a dry run: no Python hook is called."""
+    """Refuse the call of a Python hook, for a dry run. Raises NotRun."""
     raise NotRun
 
 
@@ -215,7 +215,8 @@ def run_resolve(
     force: Callable[[T, Forced], tuple[T, str]],
     outside: Outside,
 ) -> PhaseResult[T]:
-    """`force` makes of a model the one that is asked for, with its name for people. It raises HookFailed."""
+    """Run the hooks of `before_model_resolve`. `force` returns the model that is asked for in place of one, with its
+    name for people. It raises HookFailed."""
     python = _Python(outside, outside.clock())
 
     def act(hook: HookSpec, value: T) -> tuple[T, str]:
@@ -420,7 +421,7 @@ def _is_same(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> boo
 
 
 def deep_merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` on `below`: objects are merged, anything else is replaced. Neither is changed."""
+    """Return `above` on `below`: objects are merged, anything else is replaced. Neither is changed."""
     merged = dict(below)
     for name, value in above.items():
         known = merged.get(name)

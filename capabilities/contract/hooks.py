@@ -19,7 +19,7 @@ from capabilities.contract.wire import canonical_json, is_whole
 
 
 class Phase(StrEnum):
-    """When a hook runs."""
+    """Phase of a turn or a call in which a hook runs."""
 
     BEFORE_MODEL_RESOLVE = "before_model_resolve"
     BEFORE_PROMPT_BUILD = "before_prompt_build"
@@ -213,7 +213,7 @@ class ArgumentPattern:
 
 @dataclass(frozen=True)
 class Conditions:
-    """When a hook runs: all that is said must hold, and of each list one is enough. Nothing said: always."""
+    """Conditions on which a hook runs: each must hold, and of each list one entry is enough. Without any: always."""
 
     #: Agents, providers and members, by the keys that name their rows.
     agents: tuple[str, ...] = ()
@@ -226,8 +226,9 @@ class Conditions:
     share: int = 100
 
     def hold(self, facts: Facts, arguments: Effective, hook: str, *, if_unknown: bool = False) -> bool:
-        """`hook` names the hook that is drawn for: the same turn is drawn for it each time with the same luck.
-        `if_unknown` says what an argument matches of which nobody knows what takes effect."""
+        """Return whether the conditions hold. `hook` names the hook that a share of turns is drawn for: a turn is drawn
+        for it each time with the same luck. `if_unknown` is the match of an argument whose effective value is not
+        known."""
         return (
             (not self.agents or facts.agent in self.agents)
             and (not self.providers or facts.provider in self.providers)
@@ -443,7 +444,7 @@ def _setting(setting: Setting, given: Mapping[str, Any]) -> Any:
 
 
 def _conditions(phase: Phase, given: Any) -> dict[str, Any]:
-    """Without what says nothing."""
+    """Return the normalised conditions, without empty ones. Raises MalformedHook."""
     if not isinstance(given, Mapping):
         raise MalformedHook("when", "The conditions are an object.")
     for name in given:

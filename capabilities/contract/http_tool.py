@@ -70,7 +70,7 @@ class ImplementationRefused(ValueError):
 
 @dataclass(frozen=True)
 class HttpArgument:
-    """Where one argument goes: its place, its name there, and how a list or an object is written."""
+    """Place of one argument in the request, its name there, and the way in which a list or an object is written."""
 
     place: str
     name: str
@@ -121,7 +121,7 @@ class HttpImplementation:
         return URLENCODED if self.placed("form") else JSON
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the implementation as it is stored."""
         return {
             "method": self.method,
             "url": self.url,
@@ -442,7 +442,7 @@ def _path(implementation: HttpImplementation, given: Mapping[str, Any]) -> str:
 
 
 def _decoded(path: str) -> Iterator[str]:
-    """As it is written, and as it is read: servers and what stands before them decode more than once."""
+    """Yield the path as it is written, and decoded up to four times: servers and proxies decode more than once."""
     for _ in range(5):
         yield path
         path = unquote(path)

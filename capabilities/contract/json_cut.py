@@ -1,4 +1,4 @@
-"""Where the text of a JSON value can be cut, so that what is in front of the cut can be closed again. Pure.
+"""Cuts of the text of a JSON value, placed so that the part in front can be closed again. Pure.
 
 One pass over the beginning of the text: the time grows with the number of characters shown, whatever is in them.
 """
@@ -55,8 +55,8 @@ class _Scan:
 
 
 def json_cut(text: str, room: int, slack: int) -> JsonCut | None:
-    """Where to cut the JSON value that the text is, so that at most `room` characters are shown and closed; None where
-    it is none, or ends before.
+    """Find the cut of the JSON value that the text is, so that at most `room` characters are shown and closed; None
+    where the text is no JSON, or ends before.
 
     The cut is behind a whole member, the outermost that costs at most `slack` of the characters which could be shown;
     in a long string it is inside. A bracket that is still open takes one of `room`, the outermost aside.

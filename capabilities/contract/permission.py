@@ -105,7 +105,7 @@ class Rights:
         return Permission(True, "role", "it gives nothing that the member may not use")
 
     def _decide_listed(self, tool_id: int, category_id: int) -> Permission:
-        """For a tool that needs a role or grant that names it or its category."""
+        """Decide on a tool that needs a role or grant that names it or its category."""
         if self.denies(tool_id, category_id):
             return Permission(False, "grants", "denied by a grant of this member")
         if "allow" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id)):

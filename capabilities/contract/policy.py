@@ -1,4 +1,4 @@
-"""Which of the available tools a policy lets through, and by which rule. Pure: no database, no settings, no clock.
+"""Policy: the available tools that it lets through, and by which rule. Pure: no database, no settings, no clock.
 
 One layer says, in this order: profile -> allow -> also_allow -> deny.
 
@@ -181,7 +181,7 @@ def filtered(tools: Iterable[T], layers: Sequence[Layer]) -> Filtered[T]:
 
 
 def normalised(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Without blanks around, empty ones, and those that are there already in another spelling; in their order."""
+    """Return the patterns stripped of blanks, without empty ones and repeated ones (in any spelling); in their order."""
     found: dict[str, str] = {}
     for pattern in patterns:
         text = pattern.strip()
@@ -228,7 +228,7 @@ def names_nothing(patterns: Sequence[str], tools: Sequence[PolicyTool]) -> bool:
 
 
 def lists_without_tools(rules: PolicyRules, tools: Sequence[PolicyTool]) -> tuple[Rule, ...]:
-    """Which of the lists that limit the layer name no tool at all: the one in force of profile and allow."""
+    """Return the limiting list of the layer (the one in force of profile and allow) where it names no tool; else ()."""
     if rules.allow:
         return (Rule.ALLOW,) if names_nothing(rules.allow, tools) else ()
     if rules.profile is None:

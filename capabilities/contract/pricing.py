@@ -54,7 +54,7 @@ class Tier:
 
     @property
     def parts(self) -> tuple[Decimal, Decimal, Decimal, Decimal, Decimal]:
-        """In the order of `PricedUse.parts`."""
+        """Prices in the order of `PricedUse.parts`."""
         return (
             self.input,
             self.input if self.cached is None else self.cached,

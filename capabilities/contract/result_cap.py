@@ -1,4 +1,4 @@
-"""How much of a tool's result the model gets to see, where it is cut, and what the model reads of the cut. Pure.
+"""Cap of a tool's result: the length that the model gets to see, the place of the cut, and the note on it. Pure.
 
 In a long turn `sessions/loop/conversation/history.py` cuts older results again.
 """
@@ -73,7 +73,7 @@ def _cut_text(result: str, cap: int, step: str) -> str | None:
 
 
 def _cut_json(result: str, cap: int, step: str) -> str | None:
-    """None where the result is not JSON, or the cap has no room for any of it."""
+    """Cut a JSON result; None where the result is not JSON, or the cap has no room for any of it."""
     name = "_" * (1 + max((len(each) for each in _NOTE_NAMES.findall(result, 0, max(0, cap))), default=0)) + "cut"
     room = cap - len(f',{{"{name}":"{_note(result, cap, step)}"}}]')
     found = json_cut(result, room, room // SLACK) if room > 0 else None

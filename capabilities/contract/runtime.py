@@ -174,7 +174,7 @@ def complete(written: Any) -> dict[str, Any]:
 
 
 def specificity(pattern: str) -> tuple[int, int, str]:
-    """How exactly a pattern names tools: `*` least, then groups, patterns with `*` or `?`, aliases, and a tool's name.
+    """Sort key of a pattern by its specificity: `*`, then groups, patterns with `*` or `?`, aliases, and a tool's name.
 
     Of two of the same kind the one with more plain characters is the more specific, then the one later in the alphabet.
     """
@@ -210,7 +210,7 @@ class Layer:
 
     @cached_property
     def _patterns(self) -> list[tuple[str, Mapping[Any, Any]]]:
-        """Its patterns as written, each with its knobs, the most specific one last."""
+        """Patterns of the layer as written, each with its knobs, the most specific one last."""
         tools = self.written.get("tools") if isinstance(self.written, Mapping) else None
         found: list[tuple[str, Mapping[Any, Any]]] = []
         for key, knobs in tools.items() if isinstance(tools, Mapping) else ():

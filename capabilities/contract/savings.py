@@ -42,7 +42,7 @@ class InputUse:
     cache_written: int = 0
 
     def price(self, rates: Rates) -> int:
-        """In the unit of the rates."""
+        """Return the price of the input, in the unit of the rates."""
         plain = max(0, self.input - self.cached - self.cache_written)
         return plain * rates.full + self.cached * rates.cached + self.cache_written * rates.written
 

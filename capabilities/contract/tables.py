@@ -29,7 +29,7 @@ class Limits:
     stopped: Callable[[], bool]
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """As many of the rows as may be shown. Values are plain already."""
+        """Build a table of as many of the rows as may be shown. Values are plain already."""
         kept: list[list[Any]] = []
         room = TABLE_LIMIT
         for row in rows:

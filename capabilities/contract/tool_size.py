@@ -1,4 +1,4 @@
-"""How many tokens one tool's definition may take, and what to do about one that takes more. Pure."""
+"""Limit of the tokens of one tool's definition, and the ways to shrink one that takes more. Pure."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class LanguageModel(CallKnobs, PublicModel):
 
 
 class LoadingMode(models.TextChoices):
-    """When a load or unload shows in what is sent."""
+    """Loading mode: the time from which a load or unload shows in the tools that are sent."""
 
     #: With the session's next turn; the tools of a turn stay as they are.
     NEXT_REQUEST = "next_request", "With the next message"
@@ -144,7 +144,7 @@ class RoutingMode(models.TextChoices):
 
 
 class ToolsMode(models.TextChoices):
-    """Which tools are an agent's own."""
+    """Choice of the tools that are an agent's own."""
 
     LISTED = "listed", "Those of its list"
     #: Each tool of the catalogue, those that come later too; its list says their order, and which are deferred.
@@ -152,7 +152,7 @@ class ToolsMode(models.TextChoices):
 
 
 class AgentScope(models.TextChoices):
-    """With whose credentials an agent's tools may act."""
+    """Owner of the credentials that an agent's tools may act with."""
 
     ORGANISATION = "organisation", "The organisation’s"
     #: No tool that acts with a credential that the whole organisation shares.

@@ -12,7 +12,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class AskWhen(models.TextChoices):
-    """When somebody is asked."""
+    """Frequency with which somebody is asked."""
 
     NEVER = asking.NEVER, "Never"
     #: An allowed call is not asked for again in the session, nor while a consent for a time lasts.

@@ -17,7 +17,7 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class Category(PublicModel):
-    """Where a tool lives; each tool has exactly one."""
+    """Category of tools; each tool has exactly one."""
 
     name = models.CharField(max_length=64)
     name_key = NameKeyField()
@@ -50,7 +50,7 @@ class ToolKind(models.TextChoices):
 
 
 class VersionStatus(models.TextChoices):
-    """Where a version stands. Only an approved one is ever sent to a model or called."""
+    """Status of a version. Only an approved one is ever sent to a model or called."""
 
     #: Somebody works on it.
     DRAFT = "draft", "Draft"

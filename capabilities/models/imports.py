@@ -25,7 +25,7 @@ class ImportSource(models.TextChoices):
 
 
 class ImportStatus(models.TextChoices):
-    """Where the reading stands."""
+    """Status of an import."""
 
     QUEUED = "queued", "Waiting for a worker"
     RUNNING = "running", "Reading"

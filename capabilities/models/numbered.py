@@ -23,7 +23,7 @@ class Owner(Protocol):
 
     @property
     def now(self) -> Callable[[], datetime]:
-        """Called for the time, aware, in the zone that days are counted in."""
+        """Clock: a function that returns the time, aware, in the zone that days are counted in."""
 
 
 class MemberRow(TenantModel):

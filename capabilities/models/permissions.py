@@ -145,7 +145,7 @@ class Grant(PublicModel):
 
 
 class RequestStatus(models.TextChoices):
-    """Where a request for a grant stands."""
+    """Status of a request for a grant."""
 
     #: Somebody with the right has to look at it.
     WAITING = "waiting", "Waiting"

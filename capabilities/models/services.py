@@ -31,7 +31,7 @@ class ServiceSetting(PublicModel):
 
 
 class ConnectionStatus(models.TextChoices):
-    """Where the test of a connection stands."""
+    """Status of the test of a connection."""
 
     #: It waits for a worker.
     QUEUED = "queued", "Waiting for a worker"

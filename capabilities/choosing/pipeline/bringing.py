@@ -137,7 +137,7 @@ class Way:
 
     @property
     def words(self) -> str:
-        """In a few words, for people."""
+        """Way in a few words, for people."""
         if self.is_own:
             return "own tool"
         if self.is_core:

@@ -39,7 +39,7 @@ class Bundle:
 
     @property
     def kind(self) -> str:
-        """`toolkit`, `category` or `tool`."""
+        """Kind of the bundle: `toolkit`, `category` or `tool`."""
         if self.toolkit_id is not None:
             return "toolkit"
         return "category" if self.tool_id is None else "tool"
@@ -280,7 +280,7 @@ def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta:
 
 
 class _Brought:
-    """Tools by what may bring them, so that each bundle finds its own."""
+    """Tools by the sources that may bring them, so that each bundle finds its own."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.of_kit: dict[int, list[tuple[int, Row]]] = defaultdict(list)

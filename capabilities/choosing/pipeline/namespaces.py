@@ -35,7 +35,7 @@ class Namespace:
 
     @cached_property
     def wire(self) -> str:
-        """Its entry in a `tools` array."""
+        """Entry of the namespace in a `tools` array."""
         return namespace_wire(self.name, self.description, [definition_of(tool) for tool in self.tools])
 
 

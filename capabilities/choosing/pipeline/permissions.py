@@ -285,6 +285,6 @@ def _permissions(rows: Iterable[Any]) -> MemberPermissions:
 
 
 def _note(said: dict[int, Decision], key: int | None, effect: str) -> None:
-    """Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
+    """Note an effect under its key. Of two for one key the deny is kept; anything but an allow counts as one."""
     if key is not None and said.get(key) != "deny":
         said[key] = "allow" if effect == Effect.ALLOW else "deny"

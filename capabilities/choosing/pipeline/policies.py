@@ -23,7 +23,7 @@ class Policies:
     providers: Mapping[UUID, Layer] = field(default_factory=dict)
 
     def layers_for(self, provider: UUID | None) -> list[Layer]:
-        """In the order in which they are asked: what the first keeps, the second gets."""
+        """Return the layers in the order in which they are asked: what the first keeps, the second gets."""
         of_provider = self.providers.get(provider) if provider is not None else None
         return [each for each in (self.organisation, of_provider) if each is not None]
 
@@ -60,7 +60,7 @@ def policies_at(version: int) -> Policies:
 
 
 def read_policies() -> Policies:
-    """As they are stored now. One query."""
+    """Read the policies as they are stored now. One query."""
     rows = Policy.objects.select_related("profile", "provider").defer("provider__api_key")
     organisation, providers = None, dict[UUID, Layer]()
     for row in rows:

@@ -1,4 +1,4 @@
-"""Which of an agent's tools a message needs: the router, asked about candidates, and its answer as a step keeps it.
+"""Routing of an agent's tools by a message: the router, asked about candidates, and its answer as a step keeps it.
 
 The router knows names and texts only; here are the agent's mode and token budget, the categories' keywords, and what
 is never left out.
@@ -129,9 +129,9 @@ def routed(
     keeps_sent: bool = False,
     tokens_of: TokensOf = lambda spec: spec.tokens,
 ) -> Routed:
-    """Which of these candidates go out for the message. What somebody loaded is not looked at. Where something is left
-    out, `search_tools` goes along, else not for that alone. Where nothing matches, no tool that loads others goes in
-    mode `keywords` or for small talk, and `search_tools` alone for any other message. No query.
+    """Route these candidates: which of them go out for the message. Tools that somebody loaded are not looked at. Where
+    something is left out, `search_tools` goes along, else not for that alone. Where nothing matches, no tool that loads
+    others goes in mode `keywords` or for small talk, and `search_tools` alone for any other message. No query.
 
     `keeps_sent`: what the last turn sent stays, so that a provider's cache holds. `tokens_of`: what a definition takes.
     """
@@ -257,7 +257,7 @@ def _with_sent(
 
 
 def _reason(kept: Kept, found: Route, category: str) -> str:
-    """In words, as verdicts and steps show it."""
+    """Return the reason in words, as verdicts and steps show it."""
     if kept.why == "category" or (kept.why == "toolkit" and category in dict(found.categories)):
         words = " and ".join(f"“{word}”" for word in dict(found.categories).get(category, ())[:3])
         return f"{'keywords' if ' and ' in words else 'keyword'} {words} in category {category}"

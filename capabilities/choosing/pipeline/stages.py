@@ -1,4 +1,4 @@
-"""Which tools a model call carries: one pipeline, a verdict for each tool at each stage that looked at it.
+"""Pipeline that selects the tools of a model call: a verdict for each tool at each stage that looked at it.
 
 `gather` is the only stage that adds; every later one only removes. Each stage is a function from candidates to
 verdicts, so that a new one is one line in STAGES. It knows no session: what one adds comes with the `Situation`.
@@ -98,7 +98,7 @@ class Selection:
 
     @property
     def overrides(self) -> dict[str, dict[str, float | int]]:
-        """As a ToolSet keeps them."""
+        """Overrides of the tools sent, by the key of their version, as a ToolSet keeps them."""
         return {str(tool.version_id): tool.overrides.values for tool in self.all_sent if tool.overrides != NO_OVERRIDES}
 
     @property
@@ -114,7 +114,7 @@ class Selection:
 
     @property
     def lasting_verdicts(self) -> Sequence[Verdict]:
-        """Verdicts that do not change with the message, in an order that does not change: as a VerdictSet keeps them."""
+        """Verdicts that do not change with the message, in an order that stays too: as a VerdictSet keeps them."""
         if not self.routing:
             return self.verdicts
         lasting = [each for each in self.verdicts if each.stage not in ("router", "limit")]
@@ -123,7 +123,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Situation:
-    """Situation that the stages look at: who asks which agent and model, with which message, and the session's facts."""
+    """Facts that the stages look at: who asks which agent and model, with which message, and what a session adds."""
 
     permissions: MemberPermissions
     agent: Agent
@@ -222,7 +222,7 @@ def _verdicts_of(by_message: Routed) -> list[Verdict]:
 
 
 def _readable(candidates: Sequence[Candidate]) -> tuple[ToolSpec, ...]:
-    """Without the reader where nothing else is sent."""
+    """Return the tools of the candidates, without the reader where nothing else is sent."""
     return tuple(each.spec for each in candidates if len(candidates) > 1 or not is_reader(each.spec))
 
 
@@ -239,7 +239,7 @@ def _without_reader(selection: Selection) -> Selection:
 
 
 def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:
-    """In the order in which they were sent last; what is new comes behind."""
+    """Sort the candidates by the order in which they were sent last; new ones come behind."""
     place = {key: number for number, key in enumerate(situation.sent_before)}
     return sorted(candidates, key=lambda each: place.get(each.spec.tool_id, len(place)))
 

@@ -51,7 +51,8 @@ def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -
 
 
 def with_small_toolkits(index: Index, chosen: Sequence[Kept]) -> list[Kept]:
-    """`chosen`, with the rest of a small toolkit moved up behind the first ones where two of those are its tools."""
+    """Return `chosen`, with the rest of a small toolkit moved up behind the first ones where two of those are its
+    tools."""
     first = chosen[:AMONG]
     of = {each.name: index.documents[index.numbers[each.name]].toolkit for each in chosen if each.name in index.numbers}
     leading = [of.get(each.name, "") for each in first]

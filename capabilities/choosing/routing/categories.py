@@ -1,4 +1,4 @@
-"""Which categories a message speaks of: the operator's keywords first, then the words of their tools."""
+"""Choice of the categories that a message is about: the operator's keywords first, then the words of their tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the allowed tools a message calls for. The entries of this room: `route`, and `rank_names` to search."""
+"""Router: the allowed tools that a message calls for. The entries of this room: `route`, and `rank_names` to search."""
 
 from __future__ import annotations
 

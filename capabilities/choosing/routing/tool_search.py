@@ -110,15 +110,15 @@ def _text(document: Document) -> str:
 
 
 def score_of(query: str, tool: Searched) -> int:
-    """Where the query stands in the tool, 10 to 100: 100 where it is the name, else the best place of any of its words
-    as they are written, 10 where none of them stands there so."""
+    """Return the score of the query's place in the tool, 10 to 100: 100 where it is the name, else the best place of
+    any of its words as they are written, 10 where none of them stands there so."""
     if query.strip().casefold() == tool.name.casefold():
         return EXACT_NAME
     return max(_scores(set(words_of(query)), tool), default=0) or RANKED
 
 
 def _scores(words: Iterable[str], tool: Searched) -> list[int]:
-    """For each word, that of the best place where it stands."""
+    """Return for each word the score of the best place where it stands; 0 without one."""
     places = (
         (NAME_TOKEN, set(words_of(tool.name))),
         (TITLE, set(words_of(tool.title))),
@@ -129,6 +129,6 @@ def _scores(words: Iterable[str], tool: Searched) -> list[int]:
 
 
 def words_of(text: str) -> list[str]:
-    """Its words in lower case; `file_read` and `fileRead` are two words each."""
+    """Return the words of a text in lower case; `file_read` and `fileRead` are two words each."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
     return [word.casefold() for word in WORD.findall(parted)]

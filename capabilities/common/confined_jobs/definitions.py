@@ -13,7 +13,7 @@ FACTS = ("package", "registry", "version", "license", "protocolVersion")
 
 
 def run(text: str) -> dict[str, Any]:
-    """`tools`, `server` and `facts`; or `refused` with a sentence."""
+    """Return `tools`, `server` and `facts`; or `refused` with a sentence."""
     try:
         document = read_document(text)
     except DocumentRefused as error:

@@ -33,8 +33,8 @@ class Unreadable(Exception):
 
 
 def run(data: str, kind: str, most: int, seconds: float) -> dict[str, Any]:
-    """`parts`, the text of each page, slide or sheet, `most` characters in all; whether this is the `whole`; or, where
-    it cannot be read, why, as `error`. `data` is base64, `kind` the ending of its name."""
+    """Return `parts`, the text of each page, slide or sheet, `most` characters in all; whether this is the `whole`; or,
+    where it cannot be read, the reason as `error`. `data` is base64, `kind` the ending of its name."""
     deadline = time.monotonic() + seconds
     parts, room, whole = list[str](), most, True
     try:

@@ -13,8 +13,8 @@ CHUNK = 16_384
 
 
 def run(html: str, most: int, seconds: float, main: bool = False) -> dict[str, Any]:
-    """`title`, the first `most` characters of the `text`, and whether this is the `whole` page. With `main` without
-    menus and the like, where something remains."""
+    """Return `title`, the first `most` characters of the `text`, and whether this is the `whole` page. With `main`
+    without menus and the like, where something remains."""
     title, text, whole = readable(html, time.monotonic() + seconds, main=main)
     return {"title": title, "text": text[:most], "whole": whole and len(text) <= most}
 
@@ -119,7 +119,7 @@ class _Page(HTMLParser):
 
     @property
     def main_text(self) -> str:
-        """Without menus, asides and footers; all of it where that leaves little."""
+        """Text without menus, asides and footers; all of it where that leaves little."""
         main, whole = self._folded(self._main), self.text
         return main if len(main) * self.LEAST_MAIN >= len(whole) else whole
 

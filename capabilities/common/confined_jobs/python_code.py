@@ -22,7 +22,7 @@ TYPES = frozenset({"str", "bytes", "int", "float", "bool", "list", "dict", "set"
 
 
 def run(code: str) -> dict[str, Any]:
-    """`flaw` alone where the code is not Python; else `entry` (or None), `constructs`, `imports` and `uses`."""
+    """Return `flaw` alone where the code is not Python; else `entry` (or None), `constructs`, `imports` and `uses`."""
     try:
         tree = ast.parse(code)
         compile(code, "<tool>", "exec", dont_inherit=True)
@@ -52,7 +52,7 @@ def run(code: str) -> dict[str, Any]:
 
 
 def _first(found: Iterator[Found]) -> list[Found]:
-    """In the order of the lines, each thing once a line."""
+    """Return the findings in the order of the lines, each thing once a line, at most MOST."""
     seen: dict[tuple[Any, ...], Found] = {}
     for one in found:
         seen.setdefault((one["kind"], one["name"], one["line"]), one)
@@ -231,7 +231,7 @@ def _uses(tree: ast.Module, bound: set[str], modules: dict[str, str]) -> Iterato
 
 
 def _dotted(node: ast.AST | None) -> str:
-    """`a.b.c`, or empty where it is another expression."""
+    """Return the dotted name `a.b.c`; "" for another expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

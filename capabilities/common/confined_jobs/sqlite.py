@@ -54,7 +54,7 @@ class Refused(Exception):
 def run(
     path: str, file: list[int], sql: str, parameters: list[str], is_own: bool, rows: int, seconds: float
 ) -> dict[str, Any]:
-    """`columns`, `rows` and `more`; or `refused` with a sentence, SQLite's own where the statement is at fault.
+    """Return `columns`, `rows` and `more`; or `refused` with a sentence, SQLite's own where the statement is at fault.
 
     `file` is device and inode of what must be opened. `is_own` marks a statement of this service, which may read the
     columns of a table; a member's may not.

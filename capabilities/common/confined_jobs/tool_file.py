@@ -30,7 +30,7 @@ class Broken(Exception):
 
 
 def run(text: str) -> dict[str, Any]:
-    """`description`, `parameters`, and the constants by their names in small letters; or `error` with its `line`."""
+    """Return `description`, `parameters`, and the constants by their names in small letters; or `error` with `line`."""
     try:
         tree = ast.parse(text)
         return _content(tree)

@@ -35,8 +35,8 @@ class DocumentIsNone(ValueError):
 
 
 def read_openapi(root: Any, url: str = "", part: Part = WHOLE) -> dict[str, Any]:
-    """`title`, `base_url`, `summary`, `found` and `beside` of a document; `url` is where it came from. Raises
-    DocumentIsNone.
+    """Return `title`, `base_url`, `summary`, `found` and `beside` of a document; `url` is the address it came from.
+    Raises DocumentIsNone.
 
     Of a part, `found` has its operations alone. `beside` are the names of the others, and of what is beyond the limit.
 

@@ -190,7 +190,7 @@ class _Renderer:
         self._combined(told)
 
     def _without_null(self, told: Schema) -> None:
-        """Without the alternative null, where the vendor says that otherwise."""
+        """Remove the alternative null in place, where the vendor says that otherwise."""
         for key in ("anyOf", "oneOf"):
             others = [each for each in _list(told.get(key)) if not _is_null(each)]
             if not self.rules.takes_type_lists and len(others) < len(_list(told.get(key))):
@@ -213,7 +213,7 @@ class _Renderer:
                 _merge(told, each)
 
     def _apart(self, told: Schema) -> Schema:
-        """`anyOf` as the vendor takes it: with more than one alternative, and alone, where it has to be."""
+        """Return the schema with `anyOf` as the vendor takes it: with several alternatives, and alone, where needed."""
         if "anyOf" not in told or self.rules.takes_type_lists:
             return told
         branches = told["anyOf"]
@@ -228,7 +228,7 @@ class _Renderer:
         return {"anyOf": [_told(each, before=words) if words else each for each in branches]}
 
     def _typed(self, told: Schema) -> Schema:
-        """With a type, where the vendor wants one of every schema."""
+        """Return the schema with a type, where the vendor wants one in every schema."""
         if self.rules.needs_types and told.get("type") == "null":
             return {**told, "type": "string", self.rules.nullable or "nullable": True}
         if not self.rules.needs_types or "type" in told or "anyOf" in told:
@@ -258,7 +258,7 @@ class _Renderer:
             told["type"] = others[0] if others else "string"
 
     def _values(self, told: Schema) -> None:
-        """`const` and `enum`: of the schema's type, each once, and only where the vendor takes them."""
+        """Fit `const` and `enum` in place: of the schema's type, each once, and only where the vendor takes them."""
         if "const" in told and not self._takes("const"):
             told["enum"] = [told.pop("const")]
         if "format" in told and self.rules.formats is not None and told["format"] not in self.rules.formats:

@@ -80,7 +80,7 @@ def priced_page(*, after: str = "", before: str = "") -> Page[PricedModel]:
 
 
 def priced_model_or_404(model_id: UUID) -> LanguageModel:
-    """With its provider, whose key is not read."""
+    """Return the model with its provider, whose key is not read. Raises Http404."""
     model = models_by_name().filter(public_id=model_id).first()
     if model is None:
         raise Http404("No such model.")
@@ -88,7 +88,7 @@ def priced_model_or_404(model_id: UUID) -> LanguageModel:
 
 
 def prices_of_model(model: LanguageModel) -> QuerySet[ModelPrice]:
-    """Its own ones, the newest first, with who added them."""
+    """Own prices of the model, the newest first, with the members who added them."""
     return ModelPrice.objects.filter(model=model).select_related("created_by__user").order_by("-valid_from")
 
 

@@ -28,7 +28,7 @@ MAX_PRICES = 500
 
 @dataclass(frozen=True)
 class PriceContent:
-    """US dollars for a million tokens. None: as `ModelPrice` says of an empty one; a moment of None is now.
+    """Prices in US dollars for a million tokens. None: as an empty field of `ModelPrice`; a moment of None is now.
 
     With `is_public` the public list counts again from that moment on, and no price is given.
     """

@@ -207,7 +207,7 @@ class ProviderList(APIView):
         operation_id="providers_list", summary="Providers", parameters=PAGE_PARAMETERS, responses=paged(ProviderOut)
     )
     def get(self, request: Request) -> Response:
-        """Where the models are. Needs the right `providers`; keys are masked."""
+        """List the providers of models. Needs the right `providers`; keys are masked."""
         api_member(request, right=Right.PROVIDERS)
         return Response(page(request, shown_providers(), "slug", lambda row: ProviderOut(row).data))
 
@@ -246,7 +246,7 @@ class ProviderDetail(APIView):
 
     @extend_schema(operation_id="providers_delete", summary="Remove a provider", responses={204: None})
     def delete(self, request: Request, slug: str) -> Response:
-        """With its models and its key. Refused (409 `in_use`) while agents use one of them."""
+        """Delete a provider with its models and its key. Refused (409 `in_use`) while agents use one of them."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
         with refusals():

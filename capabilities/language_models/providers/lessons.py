@@ -64,7 +64,7 @@ class Lesson:
 
     @property
     def summary(self) -> str:
-        """In words of people."""
+        """Lesson in words for people."""
         match self.teaches:
             case Teaches.DIALECT:
                 return f"It is called with {Dialect(self.value).label}."

@@ -1,4 +1,4 @@
-"""Which prices a model's calls cost: the organisation's own, else the public list of genai-prices, else none.
+"""Prices of a model's calls: the organisation's own, else the public list of genai-prices, else none.
 
 A step's cost is stored with the step: what changes here later counts for later calls only.
 """
@@ -56,7 +56,7 @@ class PriceInForce:
 
     @property
     def lines(self) -> list[PriceLine]:
-        """In words, a line for each tier."""
+        """Prices in words, a line for each tier."""
         return price_lines(self.prices)
 
 
@@ -211,7 +211,7 @@ def _listed_of(model: ResolvedModel) -> _ListedModel:
 
 @lru_cache(1024)
 def _listed(vendor: str, base_url: str, name: str) -> _ListedModel:
-    """Return the list's entry for a model, of the vendor or else of whoever is behind the address; else an empty one."""
+    """Return the list's entry for a model, of the vendor or else of the address's owner; an empty one without any."""
     # It takes 30 MB, which only a process spends that asks for a price.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 -- leaf
 

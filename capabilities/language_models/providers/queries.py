@@ -39,7 +39,7 @@ def providers_shown() -> Sequence[Provider]:
 
 
 def provider_or_404(slug: str) -> Provider:
-    """Without its key."""
+    """Return the provider without its key. Raises Http404."""
     provider = Provider.objects.defer("api_key").filter(slug=slug).first()
     if provider is None:
         raise Http404("No such provider.")
@@ -55,13 +55,13 @@ def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
 
 
 def models_by_name() -> QuerySet[LanguageModel]:
-    """With their provider at hand."""
+    """Models by the name of their provider, which is at hand, and by their own."""
     models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
     return models.order_by("provider__name", "name")
 
 
 def models_of(provider: Provider) -> Sequence[LanguageModel]:
-    """With the agents that use each, and what its last test showed. Three queries."""
+    """Models of the provider, each with the agents that use it and the result of its last test. Three queries."""
     agents = Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")
     models = LanguageModel.objects.filter(provider=provider)
     models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")

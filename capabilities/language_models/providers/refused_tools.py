@@ -49,7 +49,7 @@ def in_force(refusals: QuerySet[ToolRefusal] | None = None) -> QuerySet[ToolRefu
 
 
 def shown_refusals(refusals: QuerySet[ToolRefusal]) -> QuerySet[ToolRefusal]:
-    """As pages and REST show them, the newest first."""
+    """Refusals as pages and REST show them, the newest first."""
     rows = in_force(refusals).select_related("model__provider", "tool").defer("model__provider__api_key")
     return rows.order_by("-refused_at", "pk")
 

@@ -1,4 +1,4 @@
-"""Which model an agent's calls go to, at which provider and within which limits: one value for a whole turn.
+"""Resolved model of an agent's calls, with its provider and its limits: one value for a whole turn.
 
 A turn resolves it once, when a worker takes it, and reads nothing of the rows behind it any more: what somebody changes
 meanwhile counts from the next turn on. Pages and previews resolve the same value, so they show what a turn would do.
@@ -43,7 +43,7 @@ _STAGE = re.compile(r"(?:[-@:](?:\d{4}-\d{2}-\d{2}|\d{6,8}|latest|preview|exp))+
 
 @dataclass(frozen=True)
 class ResolvedProvider:
-    """Where a model is called, and with which key."""
+    """Provider of a model: the address of its calls, and the key."""
 
     public_id: UUID
     slug: str
@@ -65,7 +65,7 @@ class ResolvedProvider:
 
 @dataclass(frozen=True)
 class Refused:
-    """Refusal of a tool: the version and form that a model was sent, and its provider's words; no hash means any form."""
+    """Refusal of a tool: the version and form that a model was sent, and its provider's words; no hash: in any form."""
 
     version_id: int
     sha256: str
@@ -180,8 +180,8 @@ class ResolvedModel:
 
     @cached_property
     def origin(self) -> str:
-        """Which model a reply is of: its provider's row, a hash of the address there, and its name. At one gateway, the
-        path says whose models answer."""
+        """Identity of the model that a reply comes from: its provider's row, a hash of the address there, and its name.
+        At one gateway, the path says whose models answer."""
         address = sha256(self.provider.base_url.encode()).hexdigest()[:16]
         return f"{self.provider.public_id} {address} {self.name}"
 

@@ -72,7 +72,7 @@ class ModelContent:
 
 
 def model_content(model: LanguageModel) -> ModelContent:
-    """As it is stored."""
+    """Content of a model as it is stored."""
     return ModelContent(**{each.name: getattr(model, each.name) for each in fields(ModelContent)})
 
 
@@ -120,7 +120,7 @@ def save_provider(
 
 @configuration_write("provider")
 def delete_provider(provider: Provider, *, actor: Membership) -> None:
-    """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
+    """Delete a provider with its models and its key. Raises ChangeRefused while agents use one of them."""
     require(actor, Right.PROVIDERS)
     users = _agents_told(Q(model__provider=provider) | Q(fallback_model__provider=provider))
     if users:
