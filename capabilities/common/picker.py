@@ -76,7 +76,7 @@ class Picker:
 
     @property
     def is_summary(self) -> bool:
-        """Whether there are too many to show any before somebody searches."""
+        """True where there are too many to show any before somebody searches."""
         return self.total > SHOWN and bool(self.groups) and not self.search
 
 

@@ -29,7 +29,7 @@ class Impact(Protocol):
 
     @property
     def changes_somebody(self) -> bool:
-        """Whether a member gains or loses a tool."""
+        """True where a member gains or loses a tool."""
 
     @property
     def members(self) -> int:
@@ -61,7 +61,7 @@ class Asked:
         return self.shown == (self.state, self.content) and not self.wants_preview
 
     def may_be_saved(self, *, is_felt: bool) -> bool:
-        """Whether it may be saved without being shown: it changes nothing for anybody, and nobody asked to see."""
+        """Return whether it may be saved without a preview: it changes nothing for anybody, and nobody asked to see."""
         return not (is_felt or self.has_moved or self.wants_preview)
 
 

@@ -48,5 +48,5 @@ def check_slug(slug: str) -> None:
 
 
 def is_slug(name: str) -> bool:
-    """Whether this can stand in an address as a short name."""
+    """Return whether this can stand in an address as a short name."""
     return name not in RESERVED and bool(slug_validator.regex.match(name))  # type: ignore[union-attr]

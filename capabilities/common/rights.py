@@ -42,7 +42,8 @@ def check_rank(actor: Membership | None, members: QuerySet[Membership], field: s
 
 
 def may_administer(member: Membership, right: Right, categories: Iterable[str] = ()) -> bool:
-    """Whether the member holds the right whole, or limited to each of these categories. No category: only whole."""
+    """Return whether the member holds the right whole, or limited to each of these categories. No category: only
+    whole."""
     reach = member.reach(right)
     return all(reach.covers(name) for name in set(categories) or {EVERY_CATEGORY})
 

@@ -28,7 +28,7 @@ class Part:
 
 
 def is_unseen(character: str) -> bool:
-    """Whether a reader cannot see that it is there, or sees others elsewhere because of it."""
+    """Return whether a reader cannot see the character, or sees others elsewhere because of it."""
     return is_hidden(character) or (character != " " and unicodedata.category(character) in _SPACES)
 
 

@@ -233,7 +233,7 @@ class Amounts:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left, whatever becomes of what is reserved."""
+        """True where all is spent, without regard to reserved amounts."""
         return self.spent >= self.total
 
     @property

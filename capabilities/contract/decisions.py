@@ -61,7 +61,7 @@ class Decision:
     """One word on a call, with a reason for each reader."""
 
     verb: Verb
-    #: Who says so, such as `hook freeze-mail`, `rule refunds`, `trust`.
+    #: Source of the decision, such as `hook freeze-mail`, `rule refunds`, `trust`.
     source: str = ""
     for_model: str = ""
     for_people: str = ""

@@ -147,7 +147,7 @@ def _mapping_of(node: yaml.MappingNode) -> dict[str, Any]:
 
 
 def _is_of_text(kind: Any) -> bool:
-    """Whether a schema of this type takes text, and no number or truth beside it."""
+    """Return whether a schema of this type takes text, and no number or boolean beside it."""
     kinds = kind if isinstance(kind, list) else [kind]
     return "string" in kinds and all(each in ("string", "null") for each in kinds)
 
@@ -182,7 +182,7 @@ def _scalar_of(node: yaml.ScalarNode) -> Any:
 
 
 def _is_plain(node: yaml.ScalarNode) -> bool:
-    """Whether it is neither quoted nor a block; LibYAML says so by an empty style, Python's parser by none."""
+    """Return whether the scalar is neither quoted nor a block: LibYAML has an empty style then, Python's parser None."""
     return not node.style
 
 

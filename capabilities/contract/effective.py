@@ -30,7 +30,7 @@ class Effective:
     unknown: frozenset[str] = frozenset()
 
     def has_match(self, name: str, pattern: str, *, if_unknown: bool) -> bool:
-        """Whether the argument of this name, upper and lower case aside, matches; `if_unknown` where nobody knows.
+        """Return whether the argument of this name, case aside, matches; `if_unknown` where its value is unknown.
 
         Anything but text is compared as canonical JSON, whole numbers without a point. With `if_unknown` one of several
         spellings is enough, without it all have to match; what is not there, and is known not to be, matches nothing.

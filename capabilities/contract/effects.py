@@ -107,7 +107,7 @@ def guess_effect(
 
 
 def is_true(value: Any) -> bool:
-    """Whether a sign that makes stricter is given, in whatever form."""
+    """Return whether a sign that makes stricter is given, in whatever form."""
     return value is True or (isinstance(value, str) and value.strip().lower() == "true") or value == 1
 
 

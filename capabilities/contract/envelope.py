@@ -119,7 +119,7 @@ class Envelope:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a call that a crash cut off may be run again."""
+        """True where a call that a crash cut off may be run again."""
         return self.on_crash != "never"
 
 

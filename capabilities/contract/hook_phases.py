@@ -414,7 +414,7 @@ def _with_arguments(call: HookedCall, arguments: Mapping[str, Any]) -> tuple[Hoo
 
 
 def _is_same(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both have the same JSON under this name: true is not 1 there, however deep it stands."""
+    """Return whether both have the same JSON under this name: true is not 1 there, however deep it stands."""
     if name not in one or name not in other:
         return False
     return one[name] is other[name] or canonical_json(one[name]) == canonical_json(other[name])

@@ -278,7 +278,7 @@ class HookSpec:
     reach: int = EVERYBODY
 
     def is_beyond(self, facts: Facts) -> bool:
-        """Whether it may change nothing in this member's turns. What blocks or asks may do so in all."""
+        """Return whether the hook may change nothing in this member's turns. Hooks that block or ask act in all turns."""
         return self.action not in KEEP_BACK and facts.rank > self.reach
 
     @property
@@ -287,14 +287,14 @@ class HookSpec:
 
     @property
     def denies(self) -> bool:
-        """Whether a failure of it keeps the call or the turn from going on."""
+        """True where a failure of the hook keeps the call or the turn from going on."""
         if self.on_error == OnError.DISABLE:
             return self.blocks
         return self.on_error == OnError.DENY
 
 
 def can_block(phase: str, action: str) -> bool:
-    """Whether the hook's purpose is to keep calls from running: then it fails closed unless it says otherwise."""
+    """Return whether the hook's purpose is to keep calls from running: then it fails closed unless set otherwise."""
     return action in (BLOCK_TOOL, ASK) or (action == PYTHON and phase == Phase.BEFORE_TOOL_CALL)
 
 

@@ -304,7 +304,7 @@ def _check_header(where: str, name: str) -> None:
 
 
 def is_own_header(name: str) -> bool:
-    """Whether no argument and no author sets this header of an HTTP tool."""
+    """Return whether no argument and no author sets this header of an HTTP tool."""
     return name.lower() in OWN_HEADERS or name.lower().startswith(("proxy-", "sec-"))
 
 

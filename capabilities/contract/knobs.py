@@ -74,7 +74,7 @@ class Knob:
         return _READERS[self.type](self, written)
 
     def is_of(self, name: str, category: str) -> bool:
-        """Whether the tool of this name has it."""
+        """Return whether the tool of this name has the knob."""
         return not self.tools or matching_pattern(self.tools, name, category) is not None
 
     @property

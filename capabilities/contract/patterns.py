@@ -29,7 +29,7 @@ _WILD = frozenset("*?[")
 
 
 def pattern_matches(pattern: str, name: str, category: str) -> bool:
-    """Whether the pattern means the tool of this name in the category of that name."""
+    """Return whether the pattern means the tool of this name in the category of that name."""
     pattern, name = pattern.strip().casefold(), name.casefold()
     if pattern.startswith(GROUP):
         return fnmatchcase(category.casefold(), pattern.removeprefix(GROUP))
@@ -93,5 +93,5 @@ class _Wild:
 
 
 def text_matches(pattern: str, text: str) -> bool:
-    """Whether a text, such as an argument's value, matches a pattern with `*` and `?`, case aside."""
+    """Return whether a text, such as an argument's value, matches a pattern with `*` and `?`, case aside."""
     return fnmatchcase(text.casefold(), pattern.casefold())

@@ -55,7 +55,7 @@ class RoleRules:
         return self.rule_for(tool_id, category_id) == "allow"
 
     def denies(self, tool_id: int, category_id: int) -> bool:
-        """Whether a rule of this role denies it. Without a rule for it, it is not opened, and not denied."""
+        """Return whether a rule of this role denies the tool. Without a rule it is not opened, and not denied."""
         return self.rule_for(tool_id, category_id) == "deny"
 
     def rule_for(self, tool_id: int, category_id: int) -> Decision | None:
@@ -78,13 +78,13 @@ class Rights:
 
     @property
     def opens_nothing(self) -> bool:
-        """Whether no role and no grant opens anything: nobody's rights, or nothing but denials."""
+        """True where no role and no grant opens anything: nobody's rights, or nothing but denials."""
         allowed = {*self.tool_grants.values(), *self.category_grants.values()}
         return "allow" not in allowed and not any(role.mode in OPENING for role in self.roles)
 
     @property
     def allows_nothing(self) -> bool:
-        """Whether no role and no grant allows anything. One that allows what another denies counts as allowing."""
+        """True where no role and no grant allows anything. One that allows what another denies counts as allowing."""
         if "allow" in {*self.tool_grants.values(), *self.category_grants.values()}:
             return False
         listed = (role for role in self.roles if role.mode == "listed")
@@ -92,7 +92,7 @@ class Rights:
         return "allow" not in allowed and not any(role.mode == "all" for role in self.roles)
 
     def denies(self, tool_id: int, category_id: int) -> bool:
-        """Whether a grant of this member's own denies it."""
+        """Return whether a grant of this member's own denies the tool."""
         return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))
 
     def decide(self, tool_id: int, category_id: int, *, is_meta: bool = False) -> Permission:

@@ -181,7 +181,7 @@ def filtered(tools: Iterable[T], layers: Sequence[Layer]) -> Filtered[T]:
 
 
 def normalised(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the patterns stripped of blanks, without empty ones and repeated ones (in any spelling); in their order."""
+    """Return the patterns without blanks around, empty ones and repeated ones in any spelling; in their order."""
     found: dict[str, str] = {}
     for pattern in patterns:
         text = pattern.strip()
@@ -220,7 +220,7 @@ def unknown_patterns(patterns: Iterable[str], tools: Sequence[PolicyTool]) -> tu
 
 
 def names_nothing(patterns: Sequence[str], tools: Sequence[PolicyTool]) -> bool:
-    """Whether there are patterns, and none of them names one of these tools."""
+    """Return whether there are patterns, and none of them names one of these tools."""
     if not patterns:
         return False
     compiled = Patterns(patterns)

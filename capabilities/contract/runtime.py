@@ -239,7 +239,7 @@ class Saying:
     """Setting of one knob of one tool by one layer: as it was asked, and as it is read."""
 
     layer: str
-    #: The pattern under which it is said; empty where it is said of all tools, or of the tool itself.
+    #: The pattern under which it is set; empty where it is set for all tools, or for the tool itself.
     pattern: str
     knob: Knob
     asked: Any

@@ -25,7 +25,7 @@ class Rates:
 
     @property
     def has_discount(self) -> bool:
-        """Whether the provider has a cache that makes a difference."""
+        """True where the provider has a cache that makes a difference to the price."""
         return self.cached < self.full or self.written > self.full
 
 

@@ -14,7 +14,7 @@ import jsonschema_rs
 MAX_DEPTH = 50
 MAX_PROPERTIES = 1_000
 MAX_CHARS = 200_000
-#: Mistakes told of one call.
+#: Mistakes of one call that are reported.
 MAX_COMPLAINTS = 5
 
 
@@ -76,8 +76,8 @@ _REPEATED = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
 
 def is_quickly_checked(schema_text: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether these arguments may be checked against this schema from outside in this process: by the schema alone, the
-    time that they take is bounded."""
+    """Return whether these arguments may be checked against this schema from outside in this process: by the schema
+    alone, the time that they take is bounded."""
     checks = _checks_of(schema_text)
     return checks is not None and checks * _values_in(arguments, MOST_CHECKS // checks) <= MOST_CHECKS
 

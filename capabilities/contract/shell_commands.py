@@ -1,4 +1,4 @@
-"""Whether a command line may run under a tool's `security` and `safe_bins`. Pure: nothing is run or looked up.
+"""Check that a command line may run under a tool's `security` and `safe_bins`. Pure: nothing is run or looked up.
 
 With `allow-list` a command is words, quotes, and programs joined by `|`, `&&`, `||` and `;`, no more of the shell than
 that; each program is a plain name on the list. What a listed program does with its arguments is its own affair.

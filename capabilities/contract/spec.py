@@ -61,7 +61,7 @@ class ToolSpec:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether a version of it is in force."""
+        """True where a version of the tool is in force."""
         return self.version_id != NOT_IN_FORCE
 
     @property
@@ -97,7 +97,7 @@ class ToolSpec:
 
     @cached_property
     def is_meta(self) -> bool:
-        """Whether it is one of the tools that load others."""
+        """True for the tools that load others."""
         return is_meta_tool(self.name, self.kind)
 
     @cached_property
@@ -113,5 +113,5 @@ class ToolSpec:
 
 
 def is_meta_tool(name: str, kind: str) -> bool:
-    """Whether a tool of this name is one of those that load others."""
+    """Return whether a tool of this name is one of those that load others."""
     return name in META_TOOLS and kind == BUILTIN

@@ -44,7 +44,7 @@ def whole_characters(text: str, end: int, *, start: int = 0) -> int:
 
 
 def _are_one(text: str, at: int) -> bool:
-    """Whether the characters in front of this point and behind it are read as one."""
+    """Return whether the characters in front of this point and behind it are read as one."""
     before, after = text[at - 1], text[at]
     if before == _JOINER or after == _JOINER or unicodedata.category(after) in ("Mn", "Mc", "Me"):
         return True

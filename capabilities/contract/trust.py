@@ -19,7 +19,7 @@ ASK: Final = "ask"
 REFUSE: Final = "refuse"
 IN_UNTRUSTED: tuple[InUntrusted, ...] = (ALLOW, ASK, REFUSE)
 
-#: The source of a decision that comes of this.
+#: The source of a decision by trust.
 TRUST: Final = "trust"
 _VERBS = {ALLOW: Verb.ALLOW, ASK: Verb.ASK, REFUSE: Verb.DENY}
 

@@ -126,7 +126,7 @@ def schema_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 
 
 def is_breaking(changes: Sequence[SchemaChange]) -> bool:
-    """Whether a call that fitted before may not fit any more."""
+    """Return whether a call that fitted before may not fit any more."""
     return any(change.is_breaking for change in changes)
 
 

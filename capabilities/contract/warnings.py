@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Characters of a description above which a person is told, and levels of a schema.
+#: Characters of a description above which a person is warned, and levels of a schema.
 LONG_TEXT = 2_000
 DEEP_SCHEMA = 10
 #: Characters without a break that look like encoded bytes.
@@ -156,14 +156,14 @@ def normalised_value(value: Any) -> Any:
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a reader cannot see that it is there, or sees others elsewhere because of it."""
+    """Return whether a reader cannot see the character, or sees others elsewhere because of it."""
     if character in "\n\t" or (character.isascii() and character.isprintable()):
         return False
     return unicodedata.category(character) in _HIDDEN or character in _UNSEEN
 
 
 def _is_joined(character: str) -> bool:
-    """Whether this is written with joiners: a letter or sign beyond Latin, or an emoji, and no hidden one."""
+    """Return whether this is written with joiners: a letter or sign beyond Latin, or an emoji, and no hidden one."""
     return bool(character) and ord(character) > 0x2BF and not is_hidden(character)
 
 
@@ -208,12 +208,12 @@ def _names_warnings(text: str, names: Collection[str]) -> Iterator[DefinitionWar
 
 
 def _is_compound(name: str) -> bool:
-    """Whether a name is no word of a language: search_tools, readFile."""
+    """Return whether a name is no word of a language: search_tools, readFile."""
     return "_" in name or any(each.isupper() for each in name[1:]) or any(each.isdigit() for each in name)
 
 
 def _is_spoken_of(name: str, text: str) -> bool:
-    """Whether a name that is also a plain word stands there as a name."""
+    """Return whether a name that is also a plain word stands in the text as a name."""
     quoted = re.escape(name)
     return bool(re.search(rf"[`'\"“]{quoted}[`'\"”]|\b{quoted} tool\b|\btool {quoted}\b|\b{quoted}\(", text))
 
@@ -224,7 +224,7 @@ def _blob_warnings(text: str) -> Iterator[DefinitionWarning]:
 
 
 def _is_blob(run: str) -> bool:
-    """Whether characters without a break are encoded bytes: a long path has a sign between its words."""
+    """Return whether characters without a break are encoded bytes: a long path has a sign between its words."""
     return ";base64," in run or sum(run.count(sign) for sign in "-_/") * 12 <= len(run)
 
 

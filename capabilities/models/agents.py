@@ -59,9 +59,9 @@ class Provider(PublicModel):
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, default=AUTO)
     #: Whether routing leaves in place what it sent earlier in the session, so that the provider's prompt cache holds.
     keeps_routed_tools = models.BooleanField(default=False)
-    #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), as a person says of it.
+    #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), by a person's setting.
     takes_added_tools = models.BooleanField(default=False)
-    #: Whether it searches tools itself (`tool_search` of Responses), as a person says of it.
+    #: Whether it searches tools itself (`tool_search` of Responses), by a person's setting.
     takes_tool_search = models.BooleanField(default=False)
     is_enabled = models.BooleanField(default=True)
 
@@ -124,12 +124,12 @@ class LoadingMode(models.TextChoices):
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether it is with the next model call of the same turn."""
+        """True where it shows with the next model call of the same turn."""
         return self in (LoadingMode.SAME_RUN, LoadingMode.NATIVE, LoadingMode.NATIVE_SEARCH)
 
     @property
     def is_native(self) -> bool:
-        """Whether what is loaded is added to the conversation, where the provider takes that."""
+        """True where loaded tools are added to the conversation, where the provider takes that."""
         return self in (LoadingMode.NATIVE, LoadingMode.NATIVE_SEARCH)
 
 
@@ -237,7 +237,7 @@ class Agent(CallKnobs, PublicModel):
 
     @property
     def has_every_tool(self) -> bool:
-        """Whether each tool of the catalogue is its own."""
+        """True where each tool of the catalogue is the agent's own."""
         return self.tools_mode == ToolsMode.ALL
 
 
@@ -285,5 +285,6 @@ def offered_to(member: Membership | Combinable | int, agent: str = "") -> Q:
 
 
 def is_offered(agent: Agent, member: Membership) -> bool:
-    """Whether the member may talk to the agent, if it is switched on. One query, none for one that is for everybody."""
+    """Return whether the member may talk to the agent, if it is switched on. One query, none for one that is for
+    everybody."""
     return agent.offered_to == Offer.EVERYBODY or Agent.objects.offered_to(member).filter(pk=agent.pk).exists()

@@ -126,7 +126,7 @@ class OAuthSignIn(PublicModel):
     """One sign-in that was begun at an authorization server. It is used once, by the login session that began it."""
 
     credential = models.ForeignKey(StoredCredential, on_delete=models.CASCADE, related_name="+")
-    #: Who signs in, and whether for the organisation.
+    #: Member who signs in, and whether for the organisation.
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
     is_for_organisation = models.BooleanField(default=False)
     #: SHA-256 of the `state` that was sent, and of the login session's key.

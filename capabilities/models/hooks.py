@@ -62,7 +62,7 @@ class Hook(PublicModel):
 
     @property
     def only_keeps_back(self) -> bool:
-        """Whether it changes nothing, but blocks calls or asks before them: then it acts for everybody."""
+        """True where the hook changes nothing, but blocks calls or asks before them: then it acts for everybody."""
         return self.action in KEEP_BACK
 
     @property

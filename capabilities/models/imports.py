@@ -71,7 +71,7 @@ class ToolImport(PublicModel):
     reason = models.CharField(max_length=500, blank=True, default="")
     #: Counts and facts of the source: {"format", "found", "refused", "servers", ...}.
     summary = models.JSONField(default=dict, blank=True)
-    #: Who asked for it; None for a refresh.
+    #: Member who asked for it; None for a refresh.
     membership = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     #: It is read by then, or has failed.

@@ -24,7 +24,7 @@ class Publication(models.Model):
     Only `capabilities/agents/sharing/publications` reads and writes it: there stands who may see which.
     """
 
-    #: Who published it, for that organisation alone.
+    #: Publisher, visible to that organisation alone.
     publisher = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="+", db_index=False)
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     #: One value for all numbers of one toolkit.

@@ -51,7 +51,7 @@ class McpServer(PublicModel):
     refreshing_until = models.DateTimeField(null=True, blank=True)
     listening_until = models.DateTimeField(null=True, blank=True)
     listener = models.CharField(max_length=120, blank=True, default="")
-    #: Who had it read last. Where each member has an own account, it is read again with this one's.
+    #: Member who had it read last. Where each member has an own account, it is read again with this one's.
     read_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     #: One sentence, while it cannot be reached or read, and since when.
     error = models.CharField(max_length=500, blank=True, default="")

@@ -64,7 +64,7 @@ class ConnectionTest(PublicModel):
     server = models.ForeignKey(
         McpServer, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
     )
-    #: Who asked for it.
+    #: Member who asked for it.
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
     status = models.CharField(max_length=12, choices=ConnectionStatus, default=ConnectionStatus.QUEUED)
     #: One sentence, where it failed.

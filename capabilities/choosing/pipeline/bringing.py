@@ -39,22 +39,22 @@ class OwnLine(NamedTuple):
 
 
 def is_own(agent: Agent, line: OwnLine) -> bool:
-    """Whether a session with the agent begins with the tool as one of the agent's own."""
+    """Return whether a session with the agent begins with the tool as one of the agent's own."""
     return not line.is_deferred and (line.place is not None or agent.has_every_tool)
 
 
 def comes_with_core(agent: Agent, line: OwnLine, *, is_core: bool) -> bool:
-    """Whether a session with the agent begins with the tool because its category is core."""
+    """Return whether a session with the agent begins with the tool because its category is core."""
     return is_core and agent.starts_with_core and not line.is_deferred
 
 
 def begins_with(agent: Agent, line: OwnLine, *, is_core: bool) -> bool:
-    """Whether a session with the agent begins with the tool, without any toolkit."""
+    """Return whether a session with the agent begins with the tool, without any toolkit."""
     return is_own(agent, line) or comes_with_core(agent, line, is_core=is_core)
 
 
 def begins_with_category(agent: Agent, category: Category) -> bool:
-    """Whether a session with the agent begins with every tool of the category."""
+    """Return whether a session with the agent begins with every tool of the category."""
     return agent.has_every_tool or (category.is_core and agent.starts_with_core)
 
 
@@ -132,7 +132,7 @@ class Way:
 
     @property
     def is_from_start(self) -> bool:
-        """Whether a session begins with it: it need not be loaded."""
+        """True where a session begins with the tool: it need not be loaded."""
         return self.is_own or self.is_core or any(line.is_initial for line in self.toolkits)
 
     @property

@@ -61,7 +61,7 @@ class Candidate:
 
     @property
     def is_routable(self) -> bool:
-        """Whether it may stay out where a message does not need it: no tool that loads others, and none that somebody
+        """True where it may stay out if a message does not need it: no tool that loads others, and none that somebody
         loaded."""
         return is_routable_source(self.source)
 

@@ -34,7 +34,7 @@ class MemberPermissions:
         return {}
 
     def decide(self, tool: Permittable) -> Permission:
-        """Whether the member may use the tool. Every page, every selection and every call asks here.
+        """Decide whether the member may use the tool. Every page, every selection and every call asks here.
 
         A tool is decided once: Explain asks a hundred times, with one thing changed each time.
         """
@@ -162,13 +162,13 @@ def permissions_with_roles(roles: Iterable[int]) -> MemberPermissions:
 
 
 def may_use(membership: Membership | int, tool: Permittable) -> Permission:
-    """Whether the member may use the tool now. Asked again for every call. One query, or two, as
+    """Return whether the member may use the tool now. Asked again for every call. One query, or two, as
     `permissions_at_version` says."""
     return permissions_at_version(membership)[0].decide(tool)
 
 
 def may_use_nothing(membership: Membership | int) -> bool:
-    """Whether no role and no grant allows the member anything now. One query."""
+    """Return whether no role and no grant allows the member anything now. One query."""
     return permissions_of(membership).rights.allows_nothing
 
 
@@ -203,7 +203,7 @@ def with_grants(
 
 @dataclass(frozen=True)
 class PermittedMembers:
-    """The members who may use one tool, as `MemberPermissions.decide` would say of each."""
+    """The members who may use one tool, as `MemberPermissions.decide` would decide on each."""
 
     members: QuerySet[Membership]
     #: Names of the roles that open the tool, by key.

@@ -116,7 +116,7 @@ class Counted(Mapping[str, int]):
 
 
 def is_routed(agent: Agent) -> bool:
-    """Whether messages decide what is sent: where the tools never change, they do not."""
+    """Return whether messages decide which tools are sent: where the tools never change, they do not."""
     return agent.routing_mode != RoutingMode.OFF and agent.loading_mode != LoadingMode.CONSTANT
 
 

@@ -207,12 +207,12 @@ def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
 
 
 def adds_tools(agent: Agent, model: ResolvedModel) -> bool:
-    """Whether what the agent loads is added to the conversation with this model."""
+    """Return whether tools that the agent loads are added to the conversation with this model."""
     return LoadingMode(agent.loading_mode).is_native and not model.why_no_added_tools
 
 
 def searches_tools(agent: Agent, model: ResolvedModel) -> bool:
-    """Whether this model's provider searches what the agent could load."""
+    """Return whether this model's provider searches the tools that the agent could load."""
     return agent.loading_mode == LoadingMode.NATIVE_SEARCH and not model.why_no_tool_search
 
 
@@ -227,7 +227,7 @@ def _readable(candidates: Sequence[Candidate]) -> tuple[ToolSpec, ...]:
 
 
 def is_reader(spec: ToolSpec) -> bool:
-    """Whether it is the tool that reads on in results of others."""
+    """Return whether it is the tool that reads on in results of others."""
     return spec.is_meta and spec.name == READ_RESULT
 
 

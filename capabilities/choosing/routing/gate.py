@@ -79,8 +79,8 @@ def _measured(index: Index, share: float) -> float:
 
 
 def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0, share: float = SHARE) -> bool:
-    """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
-    tools beside the message's own words."""
+    """Return whether the message reaches the threshold. cosine: the highest of the allowed tools. support: the evidence
+    for tools beside the message's own words."""
     if not _words(index, message):
         return False
     figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
@@ -88,8 +88,8 @@ def calls_for_tools(index: Index, message: str, cosine: float, *, support: float
 
 
 def is_small_talk(message: str) -> bool:
-    """Whether the message is all but one of the stored sentences of small talk, whatever the catalogue, or has no word
-    ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %."""
+    """Return whether the message is almost one of the stored sentences of small talk, whatever the catalogue, or has no
+    word ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %."""
     return not words_of(message) or float(_alike((message,)).max(initial=0.0)) >= NEARLY_THE_SAME
 
 
@@ -112,8 +112,8 @@ def _words(index: Index, text: str) -> list[str]:
 
 
 def is_spoken_of(index: Index, message: str, cosine: float) -> bool:
-    """Whether a word of the message is the catalogue's, or near to one that is no part of it, or the cosine is high:
-    "multitasking" is near to "task" for its letters alone."""
+    """Return whether a word of the message is the catalogue's, or near to one that is no part of it, or the cosine is
+    high: "multitasking" is near to "task" for its letters alone."""
     if cosine >= COSINE_ENOUGH:
         return True
     words = _words(index, message)

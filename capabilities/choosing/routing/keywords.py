@@ -63,7 +63,7 @@ def _stands_in(sequence: tuple[str, ...], words: list[str], languages: tuple[str
 
 @lru_cache(maxsize=50_000)
 def _is_form(one: str, other: str, languages: tuple[str, ...]) -> bool:
-    """Whether the two are forms of one word in any of the languages."""
+    """Return whether the two are forms of one word in any of the languages."""
     if one == other:
         return True
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -65,7 +65,8 @@ def names_found(index: Index, query: str, *, near: bool = False) -> list[str]:
 
 
 def _lacks_a_word_of(query: str) -> Callable[[str], bool]:
-    """Whether a name is without one of the query's words, in any form; of the last one the beginning is enough."""
+    """Build the test of a name for lacking one of the query's words, in any form; of the last one the beginning is
+    enough."""
     words = stems.content_words(query) or stems.words_of(query)
     wanted, last = {stems.stem(word) for word in words[:-1]}, words[-1] if words else ""
 
@@ -82,7 +83,7 @@ def _stems_of(name: str) -> frozenset[str]:
 
 
 def _has_any(index: Index, query: str) -> bool:
-    """Whether any word of the query stands in any tool, in any form; of the last one, its beginning."""
+    """Return whether any word of the query stands in any tool, in any form; of the last one, its beginning."""
     words = stems.words_of(query)
     terms = index.stems.terms
     if any(stems.stem(word) in terms for word in words):

@@ -19,7 +19,7 @@ from capabilities.contract.warnings import DefinitionWarning
 
 #: Operations of one document that are read; what is beyond is counted.
 MAX_OPERATIONS = 2_000
-#: Tags that are told with their numbers of operations, the largest first.
+#: Tags that are listed with their numbers of operations, the largest first.
 MAX_TAGS_TOLD = 100
 WHOLE = Part()
 #: Characters of a description.

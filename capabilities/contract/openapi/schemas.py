@@ -33,7 +33,7 @@ def _is_count(value: Any) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _is_pattern(pattern: Any) -> bool:
-    """Whether our validator takes it: one that it does not would refuse every call."""
+    """Return whether our validator takes the pattern: one that it does not take would refuse every call."""
     try:
         jsonschema_rs.Draft202012Validator({"pattern": pattern})
     except (jsonschema_rs.ValidationError, ValueError):
@@ -165,7 +165,7 @@ class Schemas:
         return found
 
     def _is_read_only(self, schema: Any) -> bool:
-        """Whether the far side writes it, and nobody sends it."""
+        """Return whether the schema is read-only: the far side writes the value, and nobody sends it."""
         for _ in range(MAX_CHAIN):
             if not isinstance(schema, Mapping) or schema.get("readOnly") is True:
                 return isinstance(schema, Mapping)

@@ -27,5 +27,5 @@ def resolved(reference: Any, root: Mapping[str, Any]) -> Any:
 
 
 def is_definition(reference: Any) -> bool:
-    """Whether it leads to a definition of its own, and not into the arguments, whose names may be others."""
+    """Return whether it leads to a definition of its own, and not into the arguments, whose names may be others."""
     return isinstance(reference, str) and _DEFINITION.fullmatch(reference) is not None

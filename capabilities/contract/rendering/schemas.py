@@ -53,7 +53,7 @@ def rendered_wire(wire: str, rules: Rules) -> str:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether every object in it is closed and requires all it names, as `strict` wants it."""
+    """Return whether every object in the schema is closed and requires all it names, as `strict` wants it."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, dict):

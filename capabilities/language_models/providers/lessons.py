@@ -128,12 +128,12 @@ def history_rules(lessons: Iterable[Lesson]) -> dict[str, int]:
 
 
 def refuses_added_tools(lessons: Iterable[Lesson]) -> bool:
-    """Whether it takes no tools in the middle of a conversation."""
+    """Return whether the model takes no tools in the middle of a conversation."""
     return _omits(lessons, ADDED_TOOLS)
 
 
 def refuses_tool_search(lessons: Iterable[Lesson]) -> bool:
-    """Whether it does not search tools itself."""
+    """Return whether the model's provider does not search tools itself."""
     return _omits(lessons, TOOL_SEARCH)
 
 

@@ -60,5 +60,6 @@ def add_listed_models(provider: Provider, names: Sequence[str], *, actor: Member
 
 
 def is_listed(name: str, names: Collection[str], families: Collection[str]) -> bool:
-    """Whether a list holds the model, by its name, that of its family, or that in front of a variant (OpenRouter's)."""
+    """Return whether a list holds the model, by its name, that of its family, or that in front of a variant
+    (OpenRouter's)."""
     return name in names or model_family(name) in families or name.partition(":")[0] in names

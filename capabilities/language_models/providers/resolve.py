@@ -104,7 +104,7 @@ class ResolvedModel:
     refuses_tools: bool = False
     #: Those that it refused in this turn, by the key of the tool: they are not sent in it again, in whatever form.
     refused_now: Mapping[int, Refused] = field(default_factory=dict)
-    #: The names of what a person chose: a refusal of it is told, and never answered with another choice.
+    #: Names of the settings that a person chose: their refusal is shown, and never answered with another choice.
     chosen: frozenset[str] = frozenset()
     #: The names of what the client of a turn chose for its calls alone.
     by_client: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ class ResolvedModel:
 
     @property
     def is_offline(self) -> bool:
-        """Whether it is the offline model of this service."""
+        """True for the offline model of this service."""
         return not self.provider.base_url
 
     @cached_property
@@ -186,7 +186,8 @@ class ResolvedModel:
         return f"{self.provider.public_id} {address} {self.name}"
 
     def takes_extras_of(self, origin: str) -> bool:
-        """Whether what came unread from there goes back to this model: the same provider, and the same family."""
+        """Return whether unread parts of a reply from there go back to this model: the same provider, and the same
+        family."""
         return bool(origin) and model_family(origin) == model_family(self.origin)
 
     def with_lesson(self, lesson: Lesson) -> ResolvedModel:

@@ -46,7 +46,7 @@ class Vendor:
     lists_models: bool = True
 
     def searches_tools(self, model: str) -> bool:
-        """Whether this model is known to search tools itself."""
+        """Return whether this model is known to search tools itself."""
         return bool(self.searching_models) and re.match(self.searching_models, model) is not None
 
     @property

@@ -269,7 +269,7 @@ def _has_key(provider: Provider) -> bool:
 
 
 def _moves(old: str, new: str) -> bool:
-    """Whether requests go to another host, port or scheme than before."""
+    """Return whether requests go to another host, port or scheme than before."""
     return bool(new) and urlsplit(old)[:2] != urlsplit(new)[:2]
 
 
