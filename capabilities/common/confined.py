@@ -1,4 +1,4 @@
-"""Runs what reads a member's text in a child process with limits on memory and processor time.
+"""Runner of jobs that read a member's text, in a child process with limits on memory and processor time.
 
 A parser can crash (`compile` overflows the stack), ask for all memory, or never come back; a child takes nobody with
 it. What it may take is processor time, so that a text is not too complex because the machine has much to do; its

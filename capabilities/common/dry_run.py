@@ -1,4 +1,4 @@
-"""`?dry_run=true` on a write of the REST API: it is answered with the preview of the change, and changes nothing.
+"""Dry runs: `?dry_run=true` on a write of the REST API is answered with the preview of the change, and changes nothing.
 
 The preview is the room `sessions`' work: it is `Provided`. The write itself runs, and is taken back.
 """

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class FairPlaces:
-    """Places of which one organisation holds a limited number. `limits` returns the number in all, and of one
+    """Places of which one organisation holds a limited number. `limits` returns the number in all, and for one
     organisation. Nobody waits for a place here: see `confined.Places` for places that are waited for."""
 
     def __init__(self, limits: Callable[[], tuple[int, int]]) -> None:

@@ -182,7 +182,8 @@ def _scalar_of(node: yaml.ScalarNode) -> Any:
 
 
 def _is_plain(node: yaml.ScalarNode) -> bool:
-    """Return whether the scalar is neither quoted nor a block: LibYAML has an empty style then, Python's parser None."""
+    """Return whether the scalar is neither quoted nor a block: its style is empty from LibYAML, None from Python's
+    parser."""
     return not node.style
 
 

@@ -278,7 +278,7 @@ class HookSpec:
     reach: int = EVERYBODY
 
     def is_beyond(self, facts: Facts) -> bool:
-        """Return whether the hook may change nothing in this member's turns. Hooks that block or ask act in all turns."""
+        """Return whether the hook may change nothing in this member's turns. Hooks that block or ask may act in all."""
         return self.action not in KEEP_BACK and facts.rank > self.reach
 
     @property

@@ -36,7 +36,8 @@ def is_follow_up(message: str) -> bool:
 
 
 def is_open_question(assistant: str) -> bool:
-    """Return whether the assistant's last message waits for something that its task needs; an offer of help is none."""
+    """Return whether the assistant's last message waits for something that its task needs; an offer of help does
+    not."""
     end = assistant[-600:]
     asks = [part for part in re.split(r"(?<=[.!?])\s+", end) if _ASKS.search(part)]
     return any(not _OFFER.search(part) for part in asks)
