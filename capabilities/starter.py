@@ -1,4 +1,4 @@
-"""What a new organisation begins with: the catalogue, toolkits, a provider, agents, roles, an administrator."""
+"""Contents of a new organisation: the catalogue, toolkits, a provider, agents, roles, an administrator."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ STARTER_AGENTS = (
 
 @dataclass(frozen=True)
 class FirstAdmin:
-    """Who can sign in first."""
+    """First administrator: the account that can sign in first."""
 
     email: str
     password: str
@@ -292,7 +292,7 @@ def _give_admin_every_tool(organisation: Organisation) -> None:
 
 
 def _last_said(organisation: Organisation, agent: Agent) -> dict[str, Any]:
-    """What the audit keeps of the last time that the agent was changed since every tool is a state."""
+    """Return the agent's state after its last change that recorded `tools_mode`, from the audit; {} without one."""
     updates = AuditEntry.objects.filter(organisation=organisation, action="agent.update")
     entries = updates.filter(target_id=str(agent.public_id))
     return next((each for each in entries.values_list("after", flat=True) if "tools_mode" in each), {})

@@ -1,4 +1,4 @@
-"""What the routes of the catalogue share: partial bodies, refusals as errors, and the description of both."""
+"""Shared parts of the catalogue's routes: partial bodies, refusals as errors, and the description of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether values fit a JSON Schema that came from outside. One function for all who ask."""
+"""Check of values against a JSON Schema that came from outside. One function for all callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def complaints_about(
     wait: float = 2 * confined.SECONDS,
     stopped: threading.Event | None = None,
 ) -> list[str]:
-    """What is wrong with these values, a sentence each; empty where they fit. A schema that could take long is
+    """Return the errors in these values, a sentence each; empty where they fit. A schema that could take long is
     read in a child process, for `wait` seconds at most. Raises ConfinedError."""
     if is_quickly_checked(schema_text, values):
         return complaints(schema_text, values)

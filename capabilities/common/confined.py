@@ -1,4 +1,4 @@
-"""Runs what reads a member's text in a child process with limits on memory and processor time.
+"""Runner of jobs that read a member's text, in a child process with limits on memory and processor time.
 
 A parser can crash (`compile` overflows the stack), ask for all memory, or never come back; a child takes nobody with
 it. What it may take is processor time, so that a text is not too complex because the machine has much to do; its
@@ -56,7 +56,7 @@ Job = Literal[
     "versions",
 ]
 
-#: What one child may take: bytes of memory, seconds of processor time, bytes of its answer.
+#: Limits of one child: bytes of memory, seconds of processor time, bytes of its answer.
 MEMORY = 512_000_000
 SECONDS = 5.0
 ANSWER_BYTES = 4_000_000
@@ -90,7 +90,7 @@ class Busy(ConfinedError):
 
 
 def run_in_context(job: Job, context: ToolContext, **arguments: Any) -> Any:
-    """The same for a tool, within its call's time."""
+    """Run a job for a tool, within its call's time; see `run`."""
     seconds = min(SECONDS, context.timeout * 0.9)
     waited = context.timeout * 0.9
     return run(job, arguments, context.organisation_id, seconds=seconds, wait=waited, stopped=context.stopped)
@@ -107,7 +107,7 @@ def run(
     most: int = ANSWER_BYTES,
     memory: int | None = None,
 ) -> Any:
-    """What the job returns, as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
+    """Return the job's result as plain JSON. Raises TooComplex or Busy, whose messages are sentences for the caller.
 
     `seconds` of processor time are what the child may take, `wait` in seconds what all may take, a wait for a free
     child included. A query of a database may wait itself, so that its `seconds` are those of a clock. `most` is in
@@ -190,7 +190,8 @@ def output_of(
     environment: Mapping[str, str] | None = None,
     memory: int | None = None,
 ) -> tuple[bytes, int]:
-    """What a command prints, to a little over `limit` bytes, and its status; negative is the signal that ended it.
+    """Return the output of a command, to a little over `limit` bytes, and its status; negative is the signal that
+    ended it.
 
     Nothing of this process's environment is handed on. Its process group is gone on return. Raises TimeoutError at
     the deadline (of time.monotonic), or when stopped.

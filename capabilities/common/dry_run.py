@@ -1,4 +1,4 @@
-"""`?dry_run=true` on a write of the REST API: it is answered with the preview of the change, and changes nothing.
+"""Dry runs: `?dry_run=true` on a write of the REST API is answered with the preview of the change, and changes nothing.
 
 The preview is the room `sessions`' work: it is `Provided`. The write itself runs, and is taken back.
 """
@@ -23,7 +23,7 @@ from toolhub.tenants.rest.wire import DRY_RUN
 PARAMETER = OpenApiParameter(
     DRY_RUN, bool, description="`true`: nothing is changed; the answer is a preview of what would be."
 )
-#: What the write of this noun would do: `(noun, names in the address, body, write, actor)`, as `PreviewOut` has it.
+#: Preview of the write of this noun: `(noun, names in the address, body, write, actor)`, as `PreviewOut` has it.
 #: Raises what the write raises.
 preview_of: Provided[[str, Mapping[str, Any], Mapping[str, Any], Callable[[], Response], Membership], Any] = Provided(
     "previews for dry runs"
@@ -77,7 +77,7 @@ class PreviewOut(serializers.Serializer[Any]):
 
 
 def with_dry_run(noun: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
-    """For the method of a view that writes: `noun` is what it writes, as `sessions.insight.previews` knows it."""
+    """Decorate the method of a view that writes. `noun` is the kind of row, as `sessions.insight.previews` names it."""
 
     def wrap(write: Callable[..., Response]) -> Callable[..., Response]:
         @wraps(write)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 
 class FairPlaces:
-    """`limits` returns how many there are in all, and how many one organisation may hold. Who finds none is told so at
-    once, and does not wait for one: see `confined.Places` for places that are waited for."""
+    """Places of which one organisation holds a limited number. `limits` returns the number in all, and for one
+    organisation. Nobody waits for a place here: see `confined.Places` for places that are waited for."""
 
     def __init__(self, limits: Callable[[], tuple[int, int]]) -> None:
         self._limits = limits
@@ -19,7 +19,7 @@ class FairPlaces:
 
     @contextmanager
     def place_for(self, organisation_id: int) -> Iterator[bool]:
-        """Whether there is a place, which is held meanwhile."""
+        """Take a place and hold it within the `with` block. Yields whether there was one."""
         with self._lock:
             in_all, of_one = self._limits()
             is_there = self._held[organisation_id] < of_one and self._held.total() < in_all

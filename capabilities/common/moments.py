@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 
 def from_now(seconds: float | Expression) -> ExpressionWrapper[Any]:
-    """That many seconds from the database's now."""
+    """Return the moment so many seconds from the database's now."""
     if isinstance(seconds, Expression):
         length: Expression = seconds
     else:

@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 class NameKeyField(models.CharField):  # type: ignore[type-arg]
-    """`name_key` of the row's name, unique in its organisation. None for a row that is older than the column and whose
-    name another row had first: that stays as it is."""
+    """Field with the `name_key` of the row's name, unique in its organisation. None for a row that is older than the
+    column and whose name another row had first: that stays as it is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs |= {"max_length": 64, "null": True, "editable": False}

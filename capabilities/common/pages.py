@@ -1,4 +1,4 @@
-"""What the pages share: a refusal beside the field that is at fault, and the way back."""
+"""Shared parts of pages: a refusal beside the field that is at fault, and the way back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MOVED = "It was changed in the meantime: nothing is saved yet. This is what your
 
 
 def shown_preview(preview: Preview) -> dict[str, Any]:
-    """What a page shows of a change before it is saved."""
+    """Return the values for the template that shows a change before it is saved."""
     return {"impact": preview.impact, "stamp": preview.stamp, "moved": MOVED if preview.has_moved else ""}
 
 

@@ -45,19 +45,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Picker:
-    """What the template draws. `row` and `found_row` draw one line."""
+    """Values that the template draws. `row` and `found_row` draw one line."""
 
     #: The name of the checkboxes.
     field: str
     noun: str
     search: Search
-    #: Of all that can be ticked.
+    #: Number of all that can be ticked.
     total: int
     ticked: Sequence[Any]
     found: Sequence[Any]
     row: str
     found_row: str
-    #: What is searched, and what is said where there is nothing to tick.
+    #: Words for what is searched, and a sentence for where there is nothing to tick.
     words: str
     none: str
     has_more: bool = False
@@ -76,7 +76,7 @@ class Picker:
 
     @property
     def is_summary(self) -> bool:
-        """Whether there are too many to show any before somebody searches."""
+        """True where there are too many to show any before somebody searches."""
         return self.total > SHOWN and bool(self.groups) and not self.search
 
 

@@ -18,9 +18,9 @@ R = TypeVar("R")
 
 
 class Impact(Protocol):
-    """What saving would do."""
+    """Effects that saving would have."""
 
-    #: What pages draw it with.
+    #: Template that pages draw it with.
     template: ClassVar[str]
 
     @property
@@ -29,21 +29,21 @@ class Impact(Protocol):
 
     @property
     def changes_somebody(self) -> bool:
-        """Whether a member gains or loses a tool."""
+        """True where a member gains or loses a tool."""
 
     @property
     def members(self) -> int:
-        """How many gain or lose one."""
+        """Number of members that gain or lose one."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a POST asks for: to be shown, or to be saved as it was shown."""
+    """Request of a POST: to show a change, or to save it as it was shown."""
 
-    #: Of what is stored, and of what was posted.
+    #: Stamps of what is stored, and of what was posted.
     state: str
     content: str
-    #: The same two of what was shown last, if anything was.
+    #: Both stamps of what was shown last, if anything was.
     shown: tuple[str, str]
     wants_preview: bool
 
@@ -53,7 +53,7 @@ class Asked:
 
     @property
     def has_moved(self) -> bool:
-        """Whether what is stored is not what something was shown for."""
+        """True where the stored state has changed since the preview was shown."""
         return bool(self.shown[0]) and self.shown[0] != self.state
 
     @property
@@ -61,12 +61,12 @@ class Asked:
         return self.shown == (self.state, self.content) and not self.wants_preview
 
     def may_be_saved(self, *, is_felt: bool) -> bool:
-        """Whether it may be saved without being shown: it changes nothing for anybody, and nobody asked to see."""
+        """Return whether it may be saved without a preview: it changes nothing for anybody, and nobody asked to see."""
         return not (is_felt or self.has_moved or self.wants_preview)
 
 
 def asked_of(request: HttpRequest, state: str, content: Any) -> Asked:
-    """`state` stamps what is stored; `content` is what was posted, as JSON."""
+    """Read a POST. `state` stamps the stored state; `content` is what was posted, as JSON."""
     shown, _, shown_content = request.POST.get("stamp", "").partition(".")
     return Asked(state, digest(content), (shown, shown_content), "preview" in request.POST)
 
@@ -89,7 +89,7 @@ def save_as_shown(
     impact_of: Callable[[], Impact],
     save: Callable[[str], R],
 ) -> R | Preview:
-    """What `save` returns, where the change was shown before or changes nothing for anybody; its preview elsewhere.
+    """Return the result of `save` where the change was shown before or changes nothing for anybody, else its preview.
 
     `content` is what was posted, as JSON; `stamp` is of what is stored. Raises ChangeRefused for what cannot be saved.
     """

@@ -1,4 +1,4 @@
-"""What a room needs of a room above it: a function that the room above provides when the apps are ready."""
+"""Functions that a room needs from a room above it, which provides them when the apps are ready."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class Provided(Generic[P, R]):
-    """Called as the function that was provided. Raises RuntimeError where none was."""
+    """Callable that stands for the provided function. Raises RuntimeError where none was provided."""
 
     def __init__(self, name: str) -> None:
         self.name = name

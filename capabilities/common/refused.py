@@ -1,4 +1,4 @@
-"""How a write says no: one exception with the field at fault, which forms and the API show each in their way."""
+"""Refusal of a write: one exception with the field at fault, which forms and the API show each in their way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChangeRefused(ValueError):
 
 
 class ChangedMeanwhile(Exception):
-    """What was previewed is not any more what the preview was made for: somebody has changed it."""
+    """Error: somebody has changed the stored state since the preview was made."""
 
 
 def not_there(field: str, kind: str, name: object) -> ChangeRefused:
@@ -48,5 +48,5 @@ def check_slug(slug: str) -> None:
 
 
 def is_slug(name: str) -> bool:
-    """Whether this can stand in an address as a short name."""
+    """Return whether this can stand in an address as a short name."""
     return name not in RESERVED and bool(slug_validator.regex.match(name))  # type: ignore[union-attr]

@@ -30,7 +30,7 @@ class ChangeForbidden(ChangeRefused, PermissionDenied):
 
 
 def configuration_write(field: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """For every function that changes the configuration: see `guarded_write`. A refusal stands beside `field`."""
+    """Decorate a function that changes the configuration: see `guarded_write`. A refusal stands beside `field`."""
     return guarded_write(lambda message: ChangeForbidden(field, message))
 
 
@@ -42,7 +42,8 @@ def check_rank(actor: Membership | None, members: QuerySet[Membership], field: s
 
 
 def may_administer(member: Membership, right: Right, categories: Iterable[str] = ()) -> bool:
-    """Whether the member holds the right whole, or limited to each of these categories. No category: only whole."""
+    """Return whether the member holds the right whole, or limited to each of these categories. No category: only
+    whole."""
     reach = member.reach(right)
     return all(reach.covers(name) for name in set(categories) or {EVERY_CATEGORY})
 

@@ -38,7 +38,7 @@ class EncryptedTextField(models.TextField):  # type: ignore[type-arg]
 
 
 def decrypted(stored: str) -> str:
-    """What a stored value says, read from the database as it stands there. Raises SecretUnreadable."""
+    """Decrypt a stored value, read from the database as it stands there. Raises SecretUnreadable."""
     try:
         return cipher().decrypt(stored.encode()).decode() if stored else ""
     except InvalidToken as error:
@@ -54,7 +54,7 @@ def masked_stored(stored: str) -> str:
 
 
 def masked(secret: str) -> str:
-    """What may be shown of a secret: its last 4 characters, of a long one."""
+    """Return the text that may be shown for a secret: of a long one, its last 4 characters."""
     if not secret:
         return ""
     return MASK + (secret[-4:] if len(secret) >= 12 else "")

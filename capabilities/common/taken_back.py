@@ -27,5 +27,5 @@ def taken_back() -> Iterator[None]:
 
 
 def is_tried() -> bool:
-    """Whether what is written now will be undone: nothing that is read now may be remembered, or sent anywhere."""
+    """Return whether changes made now will be undone: nothing that is read now may be remembered, or sent anywhere."""
     return _is_tried.get()

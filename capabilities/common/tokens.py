@@ -25,11 +25,11 @@ _made: set[str] = set()
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """What a model's tokens are counted with."""
+    """Tokenizer that a model's tokens are counted with."""
 
     #: toktok's name of it.
     encoding: str
-    #: What people call it.
+    #: Name of it for people.
     name: str
     #: Whether the model itself counts so; else it stands in for one that its vendor keeps to itself.
     is_own: bool
@@ -42,7 +42,7 @@ _FAMILIES = (
     (re.compile(r"(qwen|qwq|qvq)"), Tokenizer(QWEN, "Qwen", True)),
 )
 _STAND_IN = Tokenizer(O200K, "o200k", False)
-#: What stands in front of a model's name at gateways (openai/gpt-5), and at OpenAI for one that was trained further.
+#: Prefix of a model's name at gateways (openai/gpt-5), and at OpenAI for one that was trained further.
 _IN_FRONT = re.compile(r".*/|ft:")
 
 

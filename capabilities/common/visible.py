@@ -28,7 +28,7 @@ class Part:
 
 
 def is_unseen(character: str) -> bool:
-    """Whether a reader cannot see that it is there, or sees others elsewhere because of it."""
+    """Return whether a reader cannot see the character, or sees others elsewhere because of it."""
     return is_hidden(character) or (character != " " and unicodedata.category(character) in _SPACES)
 
 
@@ -47,7 +47,7 @@ def visible_parts(text: str) -> Iterator[Part]:
 
 
 def unseen_count(text: str) -> int:
-    """How many characters of the text a reader would not see."""
+    """Return the number of characters of the text that a reader would not see."""
     return sum(map(is_unseen, text))
 
 
@@ -71,7 +71,7 @@ def marked(text: str) -> SafeString:
 
 
 def marked_parts(parts: Iterable[Part]) -> SafeString:
-    """The same of pieces."""
+    """The parts of a text as HTML, those that cannot be seen as marked escapes, their names on hover."""
     mark = '<span class="unseen" title="{}">{}</span>'
     pieces = [format_html(mark, part.name, part.text) if part.name else escape(part.text) for part in parts]
     return SafeString("".join(pieces))

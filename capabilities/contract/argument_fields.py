@@ -66,7 +66,7 @@ def _field(name: str, node: Mapping[str, Any], root: Mapping[str, Any], is_requi
 
 
 def _without_null(node: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the argument is when it is given: `anyOf: [X, null]` is X."""
+    """Return the schema of the argument where it is given: X of `anyOf: [X, null]`."""
     options = node.get("anyOf")
     if isinstance(options, list):
         others = [resolved(each, root) for each in options]

@@ -1,4 +1,4 @@
-"""Of which calls somebody is asked first, as rules say it: pure, and the same for the worker and for pages."""
+"""Approval rules: which calls a person must approve first. Pure, and one module for the worker and for pages."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class AskRule:
     message: str = ""
 
     def means(self, call: AskedCall) -> bool:
-        """Whether the call is one of those that it is about. Where nobody knows what its argument is, a rule that asks
-        means the call, and one that does not ask does not."""
+        """Return whether the rule is about the call. Where the value of its argument is unknown, a rule that asks means
+        the call, and one that does not ask does not."""
         return (
             self._means_tool_of(call)
             and self._means_argument(call, if_unknown=self.when != NEVER)
@@ -72,11 +72,11 @@ class AskRule:
         )
 
     def surely_means(self, call: AskedCall) -> bool:
-        """Whether it means the call whatever the arguments are that nobody knows."""
+        """Return whether the rule means the call, whatever the values of its unknown arguments."""
         return self.means(call) and self._means_argument(call, if_unknown=False)
 
     def may_mean(self, call: AskedCall) -> bool:
-        """Whether it is about a call of this tool, by this agent and member, with some arguments."""
+        """Return whether the rule is about a call of this tool, by this agent and member, with some arguments."""
         return self._means_tool_of(call) and self._means_role(call)
 
     def _means_tool_of(self, call: AskedCall) -> bool:
@@ -92,18 +92,18 @@ class AskRule:
         return self.role_id is None or self.role_id in call.role_ids
 
     def means_tool(self, tool_id: int, name: str, category: str) -> bool:
-        """Whether some call of the tool could be one of those."""
+        """Return whether the rule could be about some call of the tool."""
         is_in_toolkit = self.toolkit_tools is None or tool_id in self.toolkit_tools
         return is_in_toolkit and pattern_matches(self.tool_pattern, name, category)
 
 
 def is_question(spec: ToolSpec) -> bool:
-    """Whether a call of the tool is a question to the member."""
+    """Return whether a call of the tool is a question to the member."""
     return (spec.kind, spec.name) == (BUILTIN, ASK_USER)
 
 
 def asks_administrators(spec: ToolSpec) -> bool:
-    """Whether each call of the tool is a request to the administrators of the service."""
+    """Return whether each call of the tool is a request to the administrators of the service."""
     return spec.kind == BUILTIN and spec.name in ASKS_ADMINISTRATORS
 
 
@@ -132,5 +132,6 @@ def rules_met(rules: Iterable[AskRule], call: AskedCall) -> list[AskRule | None]
 
 
 def digest_of(tool: str, version: str, arguments: Mapping[str, Any]) -> str:
-    """What ties an approval to one call: SHA-256 of the tool's name, its version's SHA-256, and the arguments."""
+    """Return the digest that ties an approval to one call: SHA-256 of the tool's name, its version's SHA-256, and the
+    arguments."""
     return sha256_hex(canonical_json({"tool": tool, "version": version, "arguments": arguments}))

@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 #: Windows of a budget.
 EACH_TURN, EACH_HOUR, EACH_DAY, EACH_MONTH, FOR_GOOD = "turn", "hour", "day", "month", "total"
-#: What a budget counts.
+#: Units that a budget counts.
 TOKENS, MONEY, TURNS = "tokens", "money", "turns"
-#: Whose turns count on a budget.
+#: Scopes of a budget: the turns that count on it.
 OF_ORGANISATION, OF_ROLE, OF_MEMBER, OF_AGENT, OF_SESSION = "organisation", "role", "member", "agent", "session"
 
 # -- Windows -----------------------------------------------------------------------------------------------------------
@@ -25,7 +25,7 @@ OF_ORGANISATION, OF_ROLE, OF_MEMBER, OF_AGENT, OF_SESSION = "organisation", "rol
 
 @dataclass(frozen=True)
 class Span:
-    """From this moment until before that one; `ends_at` is None where the window does not end by itself."""
+    """Span from its start until before its end; `ends_at` is None where the window does not end by itself."""
 
     starts_at: datetime
     ends_at: datetime | None = None
@@ -80,7 +80,8 @@ def _next_month(first: date) -> date:
 
 
 def first_moment(zone: tzinfo, day: date) -> datetime:
-    """When this day begins there, in UTC: at its first midnight, or, where the clock jumps over midnight, then."""
+    """Return the moment in UTC when this day begins in the zone: its first midnight, or, where the clock jumps over
+    midnight, that jump."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
     moment = midnight.astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None) == midnight.replace(tzinfo=None):
@@ -143,7 +144,8 @@ class BudgetTerms:
 
 @dataclass(frozen=True)
 class Charged:
-    """Who a turn counts on. `read_roles` is called at most once, where a budget is for a role.
+    """Member, agents, session and turn that a turn counts on. `read_roles` is called at most once, where a budget is
+    for a role.
 
     For a turn by delegation, session and turn are those of the person's message at the top, and the agents are its own
     and all above it.
@@ -163,7 +165,7 @@ class Charged:
 
 @dataclass(frozen=True)
 class PeriodName:
-    """What a budget's period is found by, and when it ends."""
+    """Name of a budget's period (its budget, key and start), and the moment of its end."""
 
     budget_id: int
     key: str
@@ -190,7 +192,8 @@ def window_of(terms: BudgetTerms, zone: str, at: datetime) -> Span:
 
 
 def keys_of(terms: BudgetTerms, charged: Charged) -> list[str]:
-    """Whose periods of a budget a turn counts on: "" for the one of all, "member:12", "agent:3", "session:..."."""
+    """Keys of the periods of a budget that a turn counts on: "" for the one of all, "member:12", "agent:3",
+    "session:..."."""
     if terms.scope == OF_ORGANISATION:
         return [""]
     if terms.scope == OF_ROLE:
@@ -212,7 +215,7 @@ def keys_of(terms: BudgetTerms, charged: Charged) -> list[str]:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What a period has: all of it in tokens, billionths of a dollar, or turns."""
+    """Amounts of a period: all of them in tokens, billionths of a dollar, or turns."""
 
     limit: int
     added: int = 0
@@ -230,12 +233,12 @@ class Amounts:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left, whatever becomes of what is reserved."""
+        """True where all is spent, without regard to reserved amounts."""
         return self.spent >= self.total
 
     @property
     def percent(self) -> int:
-        """How much of it is spent; 100 and more where all of it is."""
+        """Percentage of the total that is spent; 100 and more where all of it is."""
         return 100 * self.spent // self.total if self.total else 100
 
     @property

@@ -1,4 +1,4 @@
-"""What a running tool is given, and how it refuses."""
+"""Context that a running tool is given, and the errors by which it refuses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TaskStarted(CallWaits):
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a call that waited goes on with: its own `state`, and what the member did.
+    """Input of a call that goes on after it waited: its own `state`, and what the member did.
 
     `action` is accept, decline or cancel; `poll` for a task that is asked again, which changes nothing there, and
     `cancel` for one of a turn that was stopped. `content` is what the form says.
@@ -80,16 +80,16 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Credential:
-    """What signs a call: what the organisation set up for the service behind a tool, or a stored credential.
+    """Credential that signs a call: the organisation's settings of the service behind a tool, or a stored credential.
 
     Added to the request behind everything that the model wrote, and only where the request goes to one of `origins`.
     """
 
-    #: Of a service: its settings by name, secrets included.
+    #: Settings of a service by name, secrets included.
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: What must never be seen: it is masked in the result, should a far side send it back.
+    #: Texts that must never be seen: they are masked in the result, should a far side send them back.
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    #: Of a stored credential: what is added to a request, and the origins (https://api.example.org) it may go to.
+    #: For a stored credential: what is added to a request, and the origins (https://api.example.org) it may go to.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     origins: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Credential:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """For whom, where and how long one call runs. Rights were checked before it was made.
+    """Context of one call: its member, place and time limit. Rights were checked before it was made.
 
     Rows of the organisation may be read through the ORM: the call runs in its scope.
     """
@@ -120,9 +120,9 @@ class ToolContext:
     max_result_chars: int = 40_000
     #: The stored call that this is.
     step_id: int | None = None
-    #: What the organisation set up for the tool's service, secrets included: they go out, never into a result.
+    #: Settings of the organisation for the tool's service, secrets included: they go out, never into a result.
     service: Mapping[str, str] = field(default_factory=dict)
-    #: The same for every try of one call: send it as Idempotency-Key, where a far side takes one.
+    #: One value for every try of one call: send it as Idempotency-Key, where a far side takes one.
     idempotency_key: str = ""
     #: Set when the turn was cancelled or ran out of time: a long tool looks at it now and then.
     stopped: threading.Event = field(default_factory=threading.Event)

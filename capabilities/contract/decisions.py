@@ -1,4 +1,4 @@
-"""Whether a call may run: what hooks, approval rules and trust each say of it, and the one answer that comes of it.
+"""Decision on a call: the verdicts of hooks, approval rules and trust, and the one answer that follows from them.
 
 Deny stands before ask, and ask before allow, whoever says it and in whatever order.
 """
@@ -19,7 +19,7 @@ from capabilities.contract.asking import (
 )
 from capabilities.contract.spec import ToolSpec
 
-#: What the knob `ask` of an envelope says, as a rule's `when`.
+#: Values of the knob `ask` of an envelope, each as a rule's `when`.
 KNOB = {"off": NEVER, "first_time": FIRST_IN_SESSION, "always": ALWAYS}
 
 
@@ -28,7 +28,7 @@ ASKED_BY_TOOL = "the tool itself"
 
 
 class Verb(IntEnum):
-    """What may be said of a call; the higher one counts."""
+    """Verdict on a call; the higher one counts."""
 
     ALLOW = 0
     #: Somebody is asked first.
@@ -38,7 +38,7 @@ class Verb(IntEnum):
 
 @dataclass(frozen=True)
 class Terms:
-    """How somebody is asked. The default is the strict one: each call by itself."""
+    """Terms on which somebody is asked. The default is the strict one: each call by itself."""
 
     #: Hours until nobody can answer any more.
     expires_after: int = USUAL_HOURS
@@ -61,12 +61,12 @@ class Decision:
     """One word on a call, with a reason for each reader."""
 
     verb: Verb
-    #: Who says so, such as `hook freeze-mail`, `rule refunds`, `trust`.
+    #: Source of the decision, such as `hook freeze-mail`, `rule refunds`, `trust`.
     source: str = ""
     for_model: str = ""
     for_people: str = ""
     for_log: str = ""
-    #: Of one that asks.
+    #: Terms of a decision that asks.
     terms: Terms = Terms()
 
 
@@ -88,8 +88,8 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
 
 
 def decision_on(spec: ToolSpec, rules: Iterable[AskRule], ask: str) -> Decision | None:
-    """What the rules that count for a call, the knob `ask` of its tool, and the tool itself say of it together; None
-    where none says anything. A knob's word that is none of ours asks each time."""
+    """Return the strictest decision of the rules that count for a call, the knob `ask` of its tool, and the tool
+    itself; None where none says anything. An unknown value of the knob asks each time."""
     said, tool = [], spec.name
     if asks_administrators(spec):
         why = f"{tool} asks the administrators of the service: nothing is done by the call itself."

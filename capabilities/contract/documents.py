@@ -19,13 +19,13 @@ from toolhub.bounded_json import JsonRefused, TooMuchJson, load_json
 #: Values of one document, those that aliases repeat included, and how deep they stand in each other.
 MAX_VALUES = 1_000_000
 MAX_DEPTH = 100
-#: Of JSON, where each value stands in the text itself; a child process reads it.
+#: Limit for JSON, where each value stands in the text itself; a child process reads it.
 MAX_JSON_BYTES, MAX_JSON_VALUES = 64_000_000, 5_000_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
-#: What a schema lists of its values.
+#: Keywords under which a schema lists its values.
 _LISTED = frozenset({"enum", "default", "const", "example", "examples"})
 _STANDARD = "tag:yaml.org,2002:"
 
@@ -88,7 +88,8 @@ def _check_depth(text: str, loader: Any) -> None:
 
 
 class _Sizes:
-    """How many values each node stands for, aliases written out. Refuses what stands in itself, and too much."""
+    """Number of values in each node, aliases written out. Raises DocumentRefused for a node inside of itself, and for
+    too many values."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -146,7 +147,7 @@ def _mapping_of(node: yaml.MappingNode) -> dict[str, Any]:
 
 
 def _is_of_text(kind: Any) -> bool:
-    """Whether a schema of this type takes text, and no number or truth beside it."""
+    """Return whether a schema of this type takes text, and no number or boolean beside it."""
     kinds = kind if isinstance(kind, list) else [kind]
     return "string" in kinds and all(each in ("string", "null") for each in kinds)
 
@@ -181,7 +182,8 @@ def _scalar_of(node: yaml.ScalarNode) -> Any:
 
 
 def _is_plain(node: yaml.ScalarNode) -> bool:
-    """Whether it is neither quoted nor a block; LibYAML says so by an empty style, Python's parser by none."""
+    """Return whether the scalar is neither quoted nor a block: its style is empty from LibYAML, None from Python's
+    parser."""
     return not node.style
 
 

@@ -24,13 +24,13 @@ MAX_NODES = 5_000
 
 @dataclass(frozen=True)
 class Effective:
-    """What takes effect, and the arguments of the call that have, or hold, a value that nobody here knows."""
+    """Arguments that take effect, and the names of those that have, or hold, a value that is unknown at this point."""
 
     values: Mapping[str, Any]
     unknown: frozenset[str] = frozenset()
 
     def has_match(self, name: str, pattern: str, *, if_unknown: bool) -> bool:
-        """Whether the argument of this name, upper and lower case aside, matches; `if_unknown` where nobody knows.
+        """Return whether the argument of this name, case aside, matches; `if_unknown` where its value is unknown.
 
         Anything but text is compared as canonical JSON, whole numbers without a point. With `if_unknown` one of several
         spellings is enough, without it all have to match; what is not there, and is known not to be, matches nothing.
@@ -71,7 +71,8 @@ def plain_numbers(value: Any) -> Any:
 
 
 def restored(made: Mapping[str, Any], written: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
-    """`made` out of `shown`, which is `written` as it takes effect: what nobody changed stays as it was written."""
+    """Return `made`, which was made out of `shown` (`written` as it takes effect), with the unchanged values as they
+    were written."""
     kept = {}
     for name, value in made.items():
         if name not in shown or not _is_same(value, shown[name]):
@@ -155,7 +156,7 @@ class _Walk:
             waiting += dependent.values() if isinstance(dependent, Mapping) else []
 
     def _named(self, reference: str) -> Any:
-        """What a local reference names; nothing for any other."""
+        """Return the part of the schema that a local reference names; None for any other reference."""
         if reference == "#":
             return self.root
         target: Any = self.root

@@ -1,4 +1,4 @@
-"""A guess at what a call of a tool does, from its words, its method and what its source says of it. Pure.
+"""A guess at what a call of a tool does, from its words, its method and its source's statements. Pure.
 
 A guess, and never a proof: a GET can delete, and a server can say what is not so. A sign that it changes something wins
 over every sign that it reads, and a person may change the guess.
@@ -55,7 +55,7 @@ _MAY_READ = _set(
 )
 READING = _READS | _MAY_READ
 DESTROYING, CHANGING = _DESTROYS | _MAY_DESTROY, _WRITES | _MAY_WRITE
-#: What the description of a query may begin with as well.
+#: Words that the description of a query may begin with as well.
 _OF_SENTENCES = _set("execute invoke submit")
 #: A word after one of these stands where a verb does.
 _JOINS = _set("and or then also")
@@ -70,8 +70,8 @@ SERVER_SAYS = "Its server says so."
 
 @dataclass(frozen=True)
 class Effect:
-    """`effect` is read or external; `by` is what the guess goes by: words, method or source. `why` is one sentence
-    where a source says that it reads: that it says so, or what speaks against it."""
+    """Guess at a tool's effect. `effect` is read or external; `by` is the base of the guess: words, method or source.
+    `why` is one sentence where a source says that it reads: that it says so, or the reasons against it."""
 
     effect: str
     is_destructive: bool = False
@@ -107,7 +107,7 @@ def guess_effect(
 
 
 def is_true(value: Any) -> bool:
-    """Whether a sign that makes stricter is given, in whatever form."""
+    """Return whether a sign that makes stricter is given, in whatever form."""
     return value is True or (isinstance(value, str) and value.strip().lower() == "true") or value == 1
 
 
@@ -121,7 +121,7 @@ def _of_request(method: str, against: list[str], destroys: bool) -> Effect:
 
 
 def _says_reads(hints: Mapping[str, Any], against: list[str]) -> str:
-    """What to say of a hint that does not count."""
+    """Return a sentence for people about a hint that does not count; "" where nothing hints that it only reads."""
     if hints.get("readOnlyHint") is not True:
         return ""
     return f"Its server says that it only reads, which does not count: {', '.join(against[:3])}."
@@ -142,7 +142,7 @@ def _speaks_of_change(name: str, title: str, path: str, description: str, *, is_
 
 
 def _changing(words: list[str]) -> set[str]:
-    """Of a name's words, those that say that it changes something."""
+    """Return the words of a name that say that it changes something."""
     found = set(words) & (_DESTROYS | _WRITES)
     if words and (stem := _stem(words[0])) in _DESTROYS | _WRITES:
         found.add(stem)

@@ -1,4 +1,4 @@
-"""What one call of a tool may take: its envelope, and what a toolkit says in place of it.
+"""Envelope of a tool: the limits of one call, and the values that a toolkit sets in their place.
 
 How the layers around a tool are merged into an envelope is in `runtime`.
 """
@@ -19,7 +19,7 @@ OWN_FIELDS = ("timeout_sec", "max_result_chars")
 
 @dataclass(frozen=True)
 class Overrides:
-    """What a toolkit says of a tool in place of the layers around it; None where it says nothing."""
+    """Values that a toolkit sets for a tool in place of the layers around it; None where it sets none."""
 
     #: Seconds.
     timeout: float | None = None
@@ -30,18 +30,18 @@ class Overrides:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What it says, by name. As JSON it is read again by `overrides_from`."""
+        """Values that are set, by name. As JSON they are read again by `overrides_from`."""
         named = {"timeout": self.timeout, "max_result_chars": self.max_result_chars}
         return {name: value for name, value in named.items() if value is not None} | self.further
 
     @property
     def further(self) -> dict[str, Any]:
-        """The further knobs that it says something of, as JSON has them."""
+        """The further knobs that it sets, as JSON has them."""
         return {name: plain(value) for name, value in self.more}
 
     @property
     def knobs(self) -> dict[str, Any]:
-        """The same as `values`, by the names of the knobs."""
+        """Values that are set, like `values`, by the names of the knobs."""
         names = {field: knob for knob, field in FIELDS.items()}
         return {names.get(name, name): value for name, value in self.values.items()}
 
@@ -100,26 +100,26 @@ class Envelope:
     #: `deny`, `allow-list` or `full`, with the programs of the list: of a tool that runs commands.
     security: str = KNOBS["security"].default
     safe_bins: tuple[str, ...] = KNOBS["safe_bins"].default
-    #: Of a tool that fetches addresses.
+    #: For a tool that fetches addresses.
     max_redirects: int = KNOBS["max_redirects"].default
     cache_ttl_sec: int = KNOBS["cache_ttl_sec"].default
     readability: bool = KNOBS["readability"].default
-    #: The same for all tools: what one result may take of the context window, and what it may take in any case.
+    #: Equal for all tools: what one result may take of the context window, and what it may take in any case.
     result_context_share_ratio: float = SHARED_KNOBS["result_context_share_ratio"].default
     result_min_chars: int = SHARED_KNOBS["result_min_chars"].default
 
     def merged(self, overrides: Overrides) -> Envelope:
-        """The same under one more layer: what that says counts, for the rest what stands here."""
+        """Return this envelope under one more layer: the layer's values count, for the rest the values of this one."""
         changes = {FIELDS.get(name, name): value for name, value in overrides.knobs.items()}
         return replace(self, **{**changes, **_as_tuples(changes)}) if changes else self
 
     def knob(self, name: str) -> Any:
-        """What is in force of the knob of this name."""
+        """Value in force of the knob of this name."""
         return getattr(self, FIELDS.get(name, name))
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a call that a crash cut off may be run again."""
+        """True where a call that a crash cut off may be run again."""
         return self.on_crash != "never"
 
 

@@ -119,8 +119,8 @@ def _number(value: Any) -> float | None:
 
 
 def read_content(fields: Sequence[FormField], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the form says, and what is wrong with it by the name of the field. A field that nothing is given for is left
-    out; a name that the form does not have is wrong."""
+    """Return the form's content, and the errors, both by the name of the field. A field without a value is left out; a
+    name that the form does not have is an error."""
     known = {field.name: field for field in fields}
     wrong = {str(name)[:100]: "The form has no such field." for name in given if name not in known}
     content: dict[str, Any] = {}

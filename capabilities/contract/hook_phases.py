@@ -22,7 +22,7 @@ from toolhub.durations import duration
 
 T = TypeVar("T")
 NO_ARGUMENTS = Effective({})
-#: What the model reads in place of a result that a failed hook keeps from it.
+#: Text that the model reads in place of a result that a failed hook keeps from it.
 WITHHELD = "The tool ran, but its result is withheld: the hook {hook} failed."
 FAILED_CALL = "Not run: the hook {hook} failed, and calls do not run while it fails."
 BEYOND = "left out: this member has higher access than whoever wrote the hook, and no admin has saved it since"
@@ -43,7 +43,7 @@ class NotRun(Exception):
 
 @dataclass(frozen=True)
 class Trace:
-    """What one hook did, in a line for people without the texts and values of anybody; or how it failed."""
+    """Record of one hook: what it did, in a line for people without anybody's texts and values; or how it failed."""
 
     hook: HookSpec
     did: str = ""
@@ -58,7 +58,7 @@ class Trace:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """For those who see the turn: the error itself is for operators."""
+        """Trace as JSON for people who see the turn: the error itself is for operators."""
         line: dict[str, Any] = {"hook": self.hook.name, "action": self.hook.action}
         if self.failure is None:
             return line | {"did": self.did}
@@ -67,7 +67,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class PhaseResult(Generic[T]):
-    """What the hooks made of a value, and what each of them did."""
+    """Result of a phase: the value as the hooks left it, and the trace of each of them."""
 
     value: T
     traces: tuple[Trace, ...] = ()
@@ -95,16 +95,16 @@ CallPython = Callable[[HookSpec, Mapping[str, Any], float], Any]
 
 
 def no_python(hook: HookSpec, given: Mapping[str, Any], seconds: float) -> Any:
-    """For a dry run: no Python hook is called."""
+    """Refuse the call of a Python hook, for a dry run. Raises NotRun."""
     raise NotRun
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What the phases need that is not in their values."""
+    """Things outside of their values that the phases need."""
 
     python: CallPython = no_python
-    #: What a Python hook is given beside: who talks to what.
+    #: Further input of a Python hook: who talks to what.
     about: Mapping[str, Any] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     #: Seconds that the Python hooks of the phase may take together.
@@ -175,7 +175,8 @@ def _run(
 
 
 def _acted(act: Act[T], hook: HookSpec, value: T) -> tuple[T, str]:
-    """What people and models write can be deeper, or its numbers longer, than Python takes: then the hook failed."""
+    """Run one action of a hook. Raises HookFailed where texts of people or models are deeper, or their numbers longer,
+    than Python takes."""
     try:
         return act(hook, value)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -200,7 +201,8 @@ def _only(answer: Mapping[str, Any], **kinds: type) -> None:
 
 @dataclass(frozen=True)
 class Forced:
-    """What a hook asks for; None leaves what is there. A provider by what names its row, or by its short name."""
+    """Provider and model that a hook asks for; None leaves what is there. A provider by the key that names its row, or
+    by its short name."""
 
     provider: str | None = None
     model: str | None = None
@@ -213,7 +215,8 @@ def run_resolve(
     force: Callable[[T, Forced], tuple[T, str]],
     outside: Outside,
 ) -> PhaseResult[T]:
-    """`force` makes of a model the one that is asked for, with its name for people. It raises HookFailed."""
+    """Run the hooks of `before_model_resolve`. `force` returns the model that is asked for in place of one, with its
+    name for people. It raises HookFailed."""
     python = _Python(outside, outside.clock())
 
     def act(hook: HookSpec, value: T) -> tuple[T, str]:
@@ -279,7 +282,7 @@ def _joined(*texts: str) -> str:
 
 @dataclass(frozen=True)
 class HookedCall:
-    """A call's arguments as hooks left them, what they say of it, and what the model reads with its result."""
+    """A call's arguments as hooks left them, their decisions, and the texts that the model reads with its result."""
 
     arguments: Mapping[str, Any]
     decisions: tuple[Decision, ...] = ()
@@ -290,14 +293,14 @@ class HookedCall:
         return any(each.verb == Verb.DENY for each in self.decisions)
 
 
-#: What is wrong with arguments that a hook made; "" where nothing is.
+#: Check of arguments that a hook made: a sentence with the error; "" where there is none.
 Check = Callable[[Mapping[str, Any]], str]
 #: A call's arguments as they take effect.
 TakeEffect = Callable[[Mapping[str, Any]], Effective]
 
 
 def as_written(arguments: Mapping[str, Any]) -> Effective:
-    """Of a tool that is not known."""
+    """Return the effective arguments of a call whose tool is not known: as they are written."""
     return Effective(arguments)
 
 
@@ -379,7 +382,7 @@ _REASONS = ("reason_for_model", "reason_for_people", "reason_for_log")
 
 
 def _answered(hook: HookSpec, call: HookedCall, answer: Mapping[str, Any]) -> tuple[HookedCall, str]:
-    """What a Python hook's answer makes of the call."""
+    """Return the call as a Python hook's answer changes it, and what the hook did, in words."""
     _only(answer, decision=str, arguments=dict, context=str, **dict.fromkeys(_REASONS, str))
     word = answer.get("decision", "modify" if "arguments" in answer else "allow")
     if word not in VERBS:
@@ -411,14 +414,14 @@ def _with_arguments(call: HookedCall, arguments: Mapping[str, Any]) -> tuple[Hoo
 
 
 def _is_same(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both have the same JSON under this name: true is not 1 there, however deep it stands."""
+    """Return whether both have the same JSON under this name: true is not 1 there, however deep it stands."""
     if name not in one or name not in other:
         return False
     return one[name] is other[name] or canonical_json(one[name]) == canonical_json(other[name])
 
 
 def deep_merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` on `below`: objects are merged, anything else is replaced. Neither is changed."""
+    """Return `above` on `below`: objects are merged, anything else is replaced. Neither is changed."""
     merged = dict(below)
     for name, value in above.items():
         known = merged.get(name)

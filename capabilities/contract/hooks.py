@@ -1,4 +1,4 @@
-"""What a hook is: its phase, its action with the settings of that, its conditions, and what happens when it fails.
+"""Definition of a hook: its phase, its action with its settings, its conditions, and what happens when it fails.
 
 Hooks are rows that people write, so every value here is read by `normalised`, which makes the one form of it or says
 what is wrong. What the actions do is in `hook_phases`.
@@ -19,7 +19,7 @@ from capabilities.contract.wire import canonical_json, is_whole
 
 
 class Phase(StrEnum):
-    """When a hook runs."""
+    """Phase of a turn or a call in which a hook runs."""
 
     BEFORE_MODEL_RESOLVE = "before_model_resolve"
     BEFORE_PROMPT_BUILD = "before_prompt_build"
@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of the call or the turn when a hook fails."""
+    """Consequence for the call or the turn when a hook fails."""
 
     #: It goes on as if the hook were not there, with a warning.
     CONTINUE = "continue"
@@ -49,7 +49,7 @@ ON_ERROR_TITLES = {
     OnError.DENY: "Stop",
     OnError.DISABLE: "Switch it off after some failures in a row",
 }
-#: What OnError.DENY keeps from going on, at each phase.
+#: Things that OnError.DENY keeps from going on, at each phase.
 STOPS = {
     Phase.BEFORE_MODEL_RESOLVE: "the turn fails",
     Phase.BEFORE_PROMPT_BUILD: "the turn fails",
@@ -59,7 +59,7 @@ STOPS = {
 
 
 class Failure(StrEnum):
-    """How a hook can fail."""
+    """Ways in which a hook can fail."""
 
     TIMEOUT = "timeout"
     EXCEPTION = "exception"
@@ -213,21 +213,22 @@ class ArgumentPattern:
 
 @dataclass(frozen=True)
 class Conditions:
-    """When a hook runs: all that is said must hold, and of each list one is enough. Nothing said: always."""
+    """Conditions on which a hook runs: each must hold, and of each list one entry is enough. Without any: always."""
 
-    #: Of agents, providers and members: what names their rows.
+    #: Agents, providers and members, by the keys that name their rows.
     agents: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     #: Patterns of tools, as `patterns` reads them.
     tools: tuple[str, ...] = ()
     arguments: tuple[ArgumentPattern, ...] = ()
-    #: Of a hundred turns, so many.
+    #: Number of turns of a hundred.
     share: int = 100
 
     def hold(self, facts: Facts, arguments: Effective, hook: str, *, if_unknown: bool = False) -> bool:
-        """`hook` names the hook that is drawn for: the same turn is drawn for it each time with the same luck.
-        `if_unknown` says what an argument matches of which nobody knows what takes effect."""
+        """Return whether the conditions hold. `hook` names the hook that a share of turns is drawn for: a turn is drawn
+        for it each time with the same luck. `if_unknown` is the match of an argument whose effective value is not
+        known."""
         return (
             (not self.agents or facts.agent in self.agents)
             and (not self.providers or facts.provider in self.providers)
@@ -240,7 +241,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Facts:
-    """What conditions are about: the turn, and in the phases of a call its tool."""
+    """Facts that conditions are checked against: the turn, and in the phases of a call its tool."""
 
     turn: str
     agent: str = ""
@@ -261,7 +262,7 @@ def drawn(hook: str, turn: str) -> float:
 class HookSpec:
     """One hook as the phases run it."""
 
-    #: What its turns are drawn by, for a share of them.
+    #: Key by which its turns are drawn, for a share of them.
     public_id: str
     name: str
     phase: Phase
@@ -271,13 +272,13 @@ class HookSpec:
     priority: int = PRIORITIES[2]
     on_error: OnError = OnError.CONTINUE
     timeout: float = TIMEOUTS[2]
-    #: What is wrong with its row: then it fails each time, whatever it should do.
+    #: Error in its row: then it fails each time, whatever it should do.
     broken: str = ""
     #: Rank of the access up to which it may change turns: that of whoever wrote it last.
     reach: int = EVERYBODY
 
     def is_beyond(self, facts: Facts) -> bool:
-        """Whether it may change nothing in this member's turns. What blocks or asks may do so in all."""
+        """Return whether the hook may change nothing in this member's turns. Hooks that block or ask may act in all."""
         return self.action not in KEEP_BACK and facts.rank > self.reach
 
     @property
@@ -286,14 +287,14 @@ class HookSpec:
 
     @property
     def denies(self) -> bool:
-        """Whether a failure of it keeps the call or the turn from going on."""
+        """True where a failure of the hook keeps the call or the turn from going on."""
         if self.on_error == OnError.DISABLE:
             return self.blocks
         return self.on_error == OnError.DENY
 
 
 def can_block(phase: str, action: str) -> bool:
-    """Whether the hook's purpose is to keep calls from running: then it fails closed unless it says otherwise."""
+    """Return whether the hook's purpose is to keep calls from running: then it fails closed unless set otherwise."""
     return action in (BLOCK_TOOL, ASK) or (action == PYTHON and phase == Phase.BEFORE_TOOL_CALL)
 
 
@@ -317,7 +318,7 @@ class MalformedHook(ValueError):
         self.field = field
 
 
-#: What an entry may say, in the order in which it is kept.
+#: Keys that an entry may have, in the order in which they are kept.
 FIELDS = ("name", "phase", "action", "settings", "when", "priority", "timeout", "on_error", "disable_after")
 #: Conditions that are lists of lines.
 _LISTS = ("agents", "providers", "members", "tools")
@@ -356,7 +357,7 @@ def normalised(entry: Any) -> dict[str, Any]:
 
 
 def conditions_from(stored: Mapping[str, Any]) -> Conditions:
-    """Of a normalised entry's `when`."""
+    """Build the conditions from a normalised entry's `when`."""
     lists = {name: tuple(stored.get(name, ())) for name in _LISTS}
     patterns = tuple(ArgumentPattern(each["name"], each["pattern"]) for each in stored.get("arguments", ()))
     return Conditions(**lists, arguments=patterns, share=stored.get("share", 100))
@@ -392,7 +393,7 @@ def _action(value: Any) -> Action:
 
 
 def _phase(value: Any, action: Action) -> Phase:
-    """That of the action, where it has but one and none is said."""
+    """Return the phase; where none is given, the action's only one. Raises MalformedHook."""
     if value in (None, "") and len(action.phases) == 1:
         return action.phases[0]
     if value not in set(Phase):
@@ -443,7 +444,7 @@ def _setting(setting: Setting, given: Mapping[str, Any]) -> Any:
 
 
 def _conditions(phase: Phase, given: Any) -> dict[str, Any]:
-    """Without what says nothing."""
+    """Return the normalised conditions, without empty ones. Raises MalformedHook."""
     if not isinstance(given, Mapping):
         raise MalformedHook("when", "The conditions are an object.")
     for name in given:

@@ -61,7 +61,7 @@ MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+", re.IGNORECASE)
 
 
 class ImplementationRefused(ValueError):
-    """It cannot be the implementation of an HTTP tool. `field` says which part, such as `arguments.id`."""
+    """Error: a value cannot be the implementation of an HTTP tool. `field` names the part, such as `arguments.id`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class ImplementationRefused(ValueError):
 
 @dataclass(frozen=True)
 class HttpArgument:
-    """Where one argument goes: its place, its name there, and how a list or an object is written."""
+    """Place of one argument in the request, its name there, and the way in which a list or an object is written."""
 
     place: str
     name: str
@@ -88,7 +88,7 @@ class HttpArgument:
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What of an answer the model reads: the part at a JSON pointer, of it these fields, or all of it as text."""
+    """Part of an answer that the model reads: the part at a JSON pointer, of it these fields, or all of it as text."""
 
     pointer: str = ""
     fields: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class HttpResponse:
 
 @dataclass(frozen=True)
 class HttpImplementation:
-    """What an HTTP tool sends. `body_argument` is the argument that is the whole body, or empty."""
+    """Request that an HTTP tool sends. `body_argument` is the argument that is the whole body, or empty."""
 
     method: str
     url: str
@@ -121,7 +121,7 @@ class HttpImplementation:
         return URLENCODED if self.placed("form") else JSON
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the implementation as it is stored."""
         return {
             "method": self.method,
             "url": self.url,
@@ -304,7 +304,7 @@ def _check_header(where: str, name: str) -> None:
 
 
 def is_own_header(name: str) -> bool:
-    """Whether no argument and no author sets this header of an HTTP tool."""
+    """Return whether no argument and no author sets this header of an HTTP tool."""
     return name.lower() in OWN_HEADERS or name.lower().startswith(("proxy-", "sec-"))
 
 
@@ -442,7 +442,7 @@ def _path(implementation: HttpImplementation, given: Mapping[str, Any]) -> str:
 
 
 def _decoded(path: str) -> Iterator[str]:
-    """As it is written, and as it is read: servers and what stands before them decode more than once."""
+    """Yield the path as it is written, and decoded up to four times: servers and proxies decode more than once."""
     for _ in range(5):
         yield path
         path = unquote(path)

@@ -1,4 +1,4 @@
-"""Where the text of a JSON value can be cut, so that what is in front of the cut can be closed again. Pure.
+"""Cuts of the text of a JSON value, placed so that the part in front can be closed again. Pure.
 
 One pass over the beginning of the text: the time grows with the number of characters shown, whatever is in them.
 """
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _CLOSERS = {"{": "}", "[": "]"}
-#: What may follow, by what is expected; `(` stands for an opening bracket, `)` for a closing one.
+#: Tokens that may follow, by what is expected; `(` stands for an opening bracket, `)` for a closing one.
 _VALUE = frozenset({"string", "scalar", "open"})
 
 
@@ -39,7 +39,7 @@ class JsonCut:
 
 @dataclass
 class _Scan:
-    """What is open at one point of the text."""
+    """Containers that are open at one point of the text."""
 
     #: The closing bracket of each container, the outermost first.
     open: list[str] = field(default_factory=list)
@@ -55,8 +55,8 @@ class _Scan:
 
 
 def json_cut(text: str, room: int, slack: int) -> JsonCut | None:
-    """Where to cut the JSON value that the text is, so that at most `room` characters are shown and closed; None where
-    it is none, or ends before.
+    """Find the cut of the JSON value that the text is, so that at most `room` characters are shown and closed; None
+    where the text is no JSON, or ends before.
 
     The cut is behind a whole member, the outermost that costs at most `slack` of the characters which could be shown;
     in a long string it is inside. A bracket that is still open takes one of `room`, the outermost aside.
@@ -90,8 +90,8 @@ def json_cut(text: str, room: int, slack: int) -> JsonCut | None:
 
 
 def _next(scan: _Scan, expected: str, kind: str, character: str) -> str | None:
-    """What is expected behind this token: `value`, `first value` or `first key` (of a container, which may end there),
-    `key`, `colon`, `comma` (or the end of the container); None where the token is out of place."""
+    """Return what is expected behind this token: `value`, `first value` or `first key` (of a container, which may end
+    there), `key`, `colon`, `comma` (or the end of the container); None where the token is out of place."""
     if kind == "close":
         may_end = expected in ("comma", "first value", "first key")
         return "comma" if may_end and scan.open and scan.open[-1] == character else None

@@ -20,7 +20,7 @@ PROGRAM_LIST: Final = "names"
 #: Programs of one list, and characters of one name.
 MAX_NAMES = 100
 PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-#: What runs other programs, or is not a program but a word of the shell: on a list it would open all that it can reach.
+#: Programs that run other programs, and words of the shell: on a list each would open all that it can reach.
 NOT_LISTABLE = frozenset(
     "sh bash dash ash zsh ksh mksh fish csh tcsh busybox toybox env xargs parallel sudo su doas runuser nohup nice"  # noqa: SIM905 -- one a line would fill a page
     " ionice timeout time stdbuf setsid setarch chroot unshare nsenter watch script ssh find fd awk gawk mawk nawk"
@@ -70,11 +70,11 @@ class Knob:
     is_safety: bool = False
 
     def read(self, written: Any) -> Value:
-        """What a written value comes to. Reading the result again gives the same."""
+        """Return the value that a written one is read as. Reading the result again gives the same."""
         return _READERS[self.type](self, written)
 
     def is_of(self, name: str, category: str) -> bool:
-        """Whether the tool of this name has it."""
+        """Return whether the tool of this name has the knob."""
         return not self.tools or matching_pattern(self.tools, name, category) is not None
 
     @property
@@ -84,7 +84,7 @@ class Knob:
 
     @property
     def range_text(self) -> str:
-        """What may be written, in words."""
+        """Range of values that may be written, in words."""
         if self.type in ("number", "integer"):
             unit = f" {self.unit}" if self.unit else ""
             return f"{self.minimum:,} to {self.maximum:,}{unit}"
@@ -293,7 +293,7 @@ ALL_KNOBS = (
 )
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in ALL_KNOBS}
 
-#: What is set for all tools of a layer together.
+#: Knobs that are set for all tools of a layer together.
 SHARED_KNOBS: Mapping[str, Knob] = {
     knob.name: knob
     for knob in (
@@ -321,7 +321,7 @@ SHARED_KNOBS: Mapping[str, Knob] = {
 
 
 def knobs_of(name: str, category: str) -> list[Knob]:
-    """Those that the tool of this name has, in the order of the table."""
+    """Return the knobs that the tool of this name has, in the order of the table."""
     return [knob for knob in ALL_KNOBS if knob.is_of(name, category)]
 
 
@@ -342,5 +342,5 @@ def in_words(value: Any, knob: Knob | None = None) -> str:
 
 
 def safety_knobs(names: Iterable[str]) -> list[str]:
-    """Those of these names that decide what a call may do."""
+    """Return those of these names that decide what a call may do."""
     return [name for name in names if name in KNOBS and KNOBS[name].is_safety]

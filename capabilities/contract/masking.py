@@ -17,7 +17,7 @@ def masked_in(text: str, secrets: Iterable[str]) -> str:
 
 
 def masked_bytes(content: bytes, secrets: Iterable[str]) -> bytes:
-    """The same of a file."""
+    """Return the content of a file with every secret masked."""
     for written in _written(secrets):
         content = content.replace(written.encode(), MASK.encode())
     return content

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-#: What people write for a type.
+#: Words that people write for a type.
 ODD_TYPES = {
     "int": "integer",
     "int32": "integer",
@@ -117,7 +117,7 @@ def _mend_bounds(found: dict[str, Any]) -> None:
 
 
 def _mend_required(found: dict[str, Any]) -> None:
-    """What is required: a list of names of the object, in draft 3 a word beside each property."""
+    """Mend `required` in place: a list of names of the object, in draft 3 a word beside each property."""
     written = found.get("required")
     required = [each for each in written if isinstance(each, str)] if isinstance(written, list) else []
     named = found.get("properties")

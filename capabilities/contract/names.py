@@ -15,14 +15,15 @@ MCP_PREFIX, AGENT_PREFIX = "mcp__", re.compile(r"agent_.*__")
 
 
 def name_key(name: str) -> str:
-    """What two names share that one is taken for the other: compatible forms, case, marks and lookalikes aside."""
+    """Return the key that two names share where one is taken for the other: compatible forms, case, marks and
+    lookalikes aside."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
     seen = "".join(each for each in plain if unicodedata.category(each)[0] not in "MC")
     return " ".join(seen.translate(_LOOKALIKES).split())
 
 
 def reserved_for(name: str, *, server: str = "", agent: str = "") -> str:
-    """Whose maker alone may give a tool this name, in words; "" where this maker may.
+    """Return the kind of tools that this name is reserved for, in words; "" where this maker may give it.
 
     `server` is the name of the MCP server that runs it, `agent` the short name of the agent that made it.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: How deep objects inside objects are told.
+#: Depth to which objects inside objects are described.
 MAX_DEPTH = 4
 MAX_ROWS = 200
 LIMITS = {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase, translate
 
-#: What other systems and older configurations call some of our tools, and the patterns that are meant by it.
+#: Names that other systems and older configurations give some of our tools, and the patterns that they mean.
 #: Source: docs/requirements.md, Runtime contract.
 ALIASES: dict[str, tuple[str, ...]] = {
     "read": ("file_read",),
@@ -22,14 +22,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
 GROUP = "group:"
 #: Characters of one pattern.
 MAX_PATTERN = 100
-#: What people may write: a name with `*` and `?` in it, maybe with `group:` before it.
+#: Patterns that people may write: a name with `*` and `?` in it, maybe with `group:` before it.
 WRITTEN = re.compile(r"(group:)?[A-Za-z0-9_*?-]+", re.IGNORECASE)
 #: Characters that make a pattern more than a name.
 _WILD = frozenset("*?[")
 
 
 def pattern_matches(pattern: str, name: str, category: str) -> bool:
-    """Whether the pattern means the tool of this name in the category of that name."""
+    """Return whether the pattern means the tool of this name in the category of that name."""
     pattern, name = pattern.strip().casefold(), name.casefold()
     if pattern.startswith(GROUP):
         return fnmatchcase(category.casefold(), pattern.removeprefix(GROUP))
@@ -93,5 +93,5 @@ class _Wild:
 
 
 def text_matches(pattern: str, text: str) -> bool:
-    """Whether a text, such as an argument's value, matches a pattern with `*` and `?`, case aside."""
+    """Return whether a text, such as an argument's value, matches a pattern with `*` and `?`, case aside."""
     return fnmatchcase(text.casefold(), pattern.casefold())

@@ -1,7 +1,7 @@
 """May this member use this tool? The rules, as a pure function of what roles and grants say.
 
 Order: a grant that denies beats everything; a grant that allows adds to the roles; of the roles, any one that opens
-the tool is enough. In a `listed` role, what is said of the tool beats what is said of its category. No role, no tool.
+the tool is enough. In a `listed` role, a rule for the tool beats a rule for its category. No role, no tool.
 
 A meta-tool, one that loads others, needs no role that lists it: who may use anything may use it, unless a role denies
 it and no other role opens it.
@@ -55,11 +55,11 @@ class RoleRules:
         return self.rule_for(tool_id, category_id) == "allow"
 
     def denies(self, tool_id: int, category_id: int) -> bool:
-        """Whether a rule of this role denies it. Without a rule for it, it is not opened, and not denied."""
+        """Return whether a rule of this role denies the tool. Without a rule it is not opened, and not denied."""
         return self.rule_for(tool_id, category_id) == "deny"
 
     def rule_for(self, tool_id: int, category_id: int) -> Decision | None:
-        """What the role's rules say of the tool; None where they say nothing, or do not count."""
+        """Return the decision of the role's rules on the tool; None where they make none, or do not count."""
         if self.mode != "listed":
             return None
         return self.tools.get(tool_id, self.categories.get(category_id))
@@ -78,13 +78,13 @@ class Rights:
 
     @property
     def opens_nothing(self) -> bool:
-        """Whether no role and no grant opens anything: nobody's rights, or nothing but denials."""
+        """True where no role and no grant opens anything: nobody's rights, or nothing but denials."""
         allowed = {*self.tool_grants.values(), *self.category_grants.values()}
         return "allow" not in allowed and not any(role.mode in OPENING for role in self.roles)
 
     @property
     def allows_nothing(self) -> bool:
-        """Whether no role and no grant allows anything. One that allows what another denies counts as allowing."""
+        """True where no role and no grant allows anything. One that allows what another denies counts as allowing."""
         if "allow" in {*self.tool_grants.values(), *self.category_grants.values()}:
             return False
         listed = (role for role in self.roles if role.mode == "listed")
@@ -92,7 +92,7 @@ class Rights:
         return "allow" not in allowed and not any(role.mode == "all" for role in self.roles)
 
     def denies(self, tool_id: int, category_id: int) -> bool:
-        """Whether a grant of this member's own denies it."""
+        """Return whether a grant of this member's own denies the tool."""
         return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))
 
     def decide(self, tool_id: int, category_id: int, *, is_meta: bool = False) -> Permission:
@@ -105,7 +105,7 @@ class Rights:
         return Permission(True, "role", "it gives nothing that the member may not use")
 
     def _decide_listed(self, tool_id: int, category_id: int) -> Permission:
-        """For a tool that needs a role or grant that names it or its category."""
+        """Decide on a tool that needs a role or grant that names it or its category."""
         if self.denies(tool_id, category_id):
             return Permission(False, "grants", "denied by a grant of this member")
         if "allow" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id)):

@@ -1,4 +1,4 @@
-"""Which of the available tools a policy lets through, and by which rule. Pure: no database, no settings, no clock.
+"""Policy: the available tools that it lets through, and by which rule. Pure: no database, no settings, no clock.
 
 One layer says, in this order: profile -> allow -> also_allow -> deny.
 
@@ -70,7 +70,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What one layer says of one tool. `pattern` is the one that decided; empty where none did."""
+    """Ruling of one layer on one tool. `pattern` is the one that decided; empty where none did."""
 
     kept: bool
     rule: Rule
@@ -79,7 +79,7 @@ class Ruling:
 
     @property
     def reason(self) -> str:
-        """What comes behind the layer's name: `allows web_*`, `denies group:web`."""
+        """Text that comes behind the layer's name: `allows web_*`, `denies group:web`."""
         if self.rule == Rule.MALFORMED:
             return "cannot be read as it is stored, so it keeps nothing"
         if self.rule == Rule.UNLIMITED:
@@ -98,7 +98,7 @@ class Ruling:
 
 @dataclass(frozen=True)
 class PolicyRules:
-    """What one layer says. Patterns are as people wrote them; upper and lower case are the same."""
+    """Rules of one layer. Patterns are as people wrote them; upper and lower case are the same."""
 
     profile: Profile | None = None
     allow: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class PolicyRules:
         return Patterns(self.allow), Patterns(self.also_allow), Patterns(self.deny)
 
     def ruling(self, tool: PolicyTool) -> Ruling:
-        """What the layer says of the tool. Asked again, it is remembered."""
+        """Return the layer's ruling on the tool; it is remembered for the next time."""
         key = (tool.name, tool.category, tool.effect)
         found = self._rulings.get(key)
         if found is None:
@@ -161,7 +161,7 @@ class ToolRuling:
 
 @dataclass(frozen=True)
 class Filtered(Generic[T]):
-    """The tools that every layer kept, in their order; and what each layer said of each tool that reached it."""
+    """The tools that every layer kept, in their order; and the ruling of each layer on each tool that reached it."""
 
     tools: tuple[T, ...]
     rulings: tuple[ToolRuling, ...]
@@ -181,7 +181,7 @@ def filtered(tools: Iterable[T], layers: Sequence[Layer]) -> Filtered[T]:
 
 
 def normalised(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Without blanks around, empty ones, and those that are there already in another spelling; in their order."""
+    """Return the patterns without blanks around, empty ones and repeated ones in any spelling; in their order."""
     found: dict[str, str] = {}
     for pattern in patterns:
         text = pattern.strip()
@@ -210,7 +210,7 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 def unknown_patterns(patterns: Iterable[str], tools: Sequence[PolicyTool]) -> tuple[str, ...]:
-    """Those of the patterns that name none of these tools."""
+    """Return the patterns that name none of these tools."""
     left = list(patterns)
     for tool in tools:
         if not left:
@@ -220,7 +220,7 @@ def unknown_patterns(patterns: Iterable[str], tools: Sequence[PolicyTool]) -> tu
 
 
 def names_nothing(patterns: Sequence[str], tools: Sequence[PolicyTool]) -> bool:
-    """Whether there are patterns, and none of them names one of these tools."""
+    """Return whether there are patterns, and none of them names one of these tools."""
     if not patterns:
         return False
     compiled = Patterns(patterns)
@@ -228,7 +228,7 @@ def names_nothing(patterns: Sequence[str], tools: Sequence[PolicyTool]) -> bool:
 
 
 def lists_without_tools(rules: PolicyRules, tools: Sequence[PolicyTool]) -> tuple[Rule, ...]:
-    """Which of the lists that limit the layer name no tool at all: the one in force of profile and allow."""
+    """Return the limiting list of the layer (the one in force of profile and allow) where it names no tool; else ()."""
     if rules.allow:
         return (Rule.ALLOW,) if names_nothing(rules.allow, tools) else ()
     if rules.profile is None:

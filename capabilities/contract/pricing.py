@@ -1,4 +1,4 @@
-"""What a model call costs by a list of prices. Pure: no Django, no lookup of which prices count.
+"""Cost of a model call by a list of prices. Pure: no Django, no lookup of which prices count.
 
 Money is whole billionths of a US dollar; a call is rounded once, half to even.
 """
@@ -19,11 +19,11 @@ class PricedUse:
     """Tokens of one model call, as the vendor bills them. Impossible parts count as the most that is possible."""
 
     input: int
-    #: Of the input: read from the provider's cache, and written to it.
+    #: Parts of the input: read from the provider's cache, and written to it.
     cached: int = 0
     cache_written: int = 0
     output: int = 0
-    #: Of the output: what the model thought.
+    #: Part of the output: what the model thought.
     reasoning: int = 0
 
     @property
@@ -54,7 +54,7 @@ class Tier:
 
     @property
     def parts(self) -> tuple[Decimal, Decimal, Decimal, Decimal, Decimal]:
-        """In the order of `PricedUse.parts`."""
+        """Prices in the order of `PricedUse.parts`."""
         return (
             self.input,
             self.input if self.cached is None else self.cached,

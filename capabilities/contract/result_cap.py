@@ -1,4 +1,4 @@
-"""How much of a tool's result the model gets to see, where it is cut, and what the model reads of the cut. Pure.
+"""Cap of a tool's result: the length that the model gets to see, the place of the cut, and the note on it. Pure.
 
 In a long turn `sessions/loop/conversation/history.py` cuts older results again.
 """
@@ -13,7 +13,7 @@ from capabilities.contract.text_cut import soft_end, whole_characters
 
 #: Characters that one token is taken for.
 CHARS_PER_TOKEN = 4
-#: Of what could be shown, one part in so many may be given up for a cut at a better place.
+#: One part in so many of what could be shown may be given up for a cut at a better place.
 SLACK = 8
 _NOTE_NAMES = re.compile('"(_++)cut"')
 
@@ -45,8 +45,8 @@ def cut(result: str, cap: int, *, step: str = "") -> str:
 
 
 def part(result: str, offset: int, cap: int) -> str:
-    """Of a result what stands from `offset` on, as `read_result` answers: a line that says which part it is and where
-    the next one begins, then the text itself; at most `cap` characters, at least one of the text."""
+    """Return the part of a result from `offset` on, as `read_result` answers: a line that says which part it is and
+    where the next one begins, then the text itself; at most `cap` characters, at least one of the text."""
     whole = len(result)
     head = "[characters {first:,} to {end:,} of {whole:,}; {then}]\n"
     widest = head.format(first=offset, end=whole, whole=whole, then=f"the next part begins at offset {whole}")
@@ -73,7 +73,7 @@ def _cut_text(result: str, cap: int, step: str) -> str | None:
 
 
 def _cut_json(result: str, cap: int, step: str) -> str | None:
-    """None where the result is not JSON, or the cap has no room for any of it."""
+    """Cut a JSON result; None where the result is not JSON, or the cap has no room for any of it."""
     name = "_" * (1 + max((len(each) for each in _NOTE_NAMES.findall(result, 0, max(0, cap))), default=0)) + "cut"
     room = cap - len(f',{{"{name}":"{_note(result, cap, step)}"}}]')
     found = json_cut(result, room, room // SLACK) if room > 0 else None

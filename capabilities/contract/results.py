@@ -32,10 +32,10 @@ class ResultFile:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool returned. `text` is all that the model reads, lines about `files` and `links` included."""
+    """Result of a tool. `text` is all that the model reads, lines about `files` and `links` included."""
 
     text: str
-    #: The same as data, where the far side sent some; it fits the tool's output schema, where there is one.
+    #: Result as data, where the far side sent some; it fits the tool's output schema, where there is one.
     structured: Mapping[str, Any] | None = None
     files: tuple[ResultFile, ...] = ()
     #: Addresses that the far side names, as (address, what it is); nothing opens them by itself.

@@ -1,4 +1,4 @@
-"""Runtime settings: what each layer around a tool says of its knobs, normalised, and the envelope that comes of them.
+"""Runtime settings: the values that each layer around a tool sets for its knobs, normalised, and their envelope.
 
 A layer's document, `{"profile", "result_context_share_ratio", "result_min_chars", "tools": {pattern: {knob: value}}}`,
 may say any part of that. Layers are merged from the outermost to the innermost: the defaults of the tool, what
@@ -23,7 +23,7 @@ from capabilities.contract.spec import ToolSpec
 #: Patterns of one document.
 MAX_PATTERNS = 500
 
-#: What holds where nobody says anything: every knob for every tool, whatever its kind, then what single tools have
+#: Defaults where nobody says anything: every knob for every tool, whatever its kind, then what single tools have
 #: otherwise. The numbers of shell are those of docs/requirements.md (Runtime contract); no command runs before an
 #: operator wants it.
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -72,7 +72,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Note:
-    """What of a document does not count as it was written."""
+    """Note on a part of a document that does not count as it was written."""
 
     #: Such as `tools.shell.timeout_sec`.
     where: str
@@ -90,7 +90,7 @@ class Normalised:
 
 
 def normalise(written: Any) -> Normalised:
-    """What a document comes to. Nothing raises, what was written is not changed, and a second time changes nothing."""
+    """Normalise a document. Nothing raises, what was written is not changed, and a second time changes nothing."""
     notes: list[Note] = []
     if written is None:
         return Normalised({}, ())
@@ -174,7 +174,7 @@ def complete(written: Any) -> dict[str, Any]:
 
 
 def specificity(pattern: str) -> tuple[int, int, str]:
-    """How exactly a pattern names tools: `*` least, then groups, patterns with `*` or `?`, aliases, and a tool's name.
+    """Sort key of a pattern by its specificity: `*`, then groups, patterns with `*` or `?`, aliases, and a tool's name.
 
     Of two of the same kind the one with more plain characters is the more specific, then the one later in the alphabet.
     """
@@ -193,7 +193,7 @@ def specificity(pattern: str) -> tuple[int, int, str]:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """What one layer says, as it is stored; what of it cannot be read says nothing. Compared by identity."""
+    """Settings of one layer, as they are stored; a part that cannot be read says nothing. Compared by identity."""
 
     #: For people: `organisation`, `provider OpenAI`, `agent Coder`, `toolkit devops`.
     title: str
@@ -210,7 +210,7 @@ class Layer:
 
     @cached_property
     def _patterns(self) -> list[tuple[str, Mapping[Any, Any]]]:
-        """Its patterns as written, each with its knobs, the most specific one last."""
+        """Patterns of the layer as written, each with its knobs, the most specific one last."""
         tools = self.written.get("tools") if isinstance(self.written, Mapping) else None
         found: list[tuple[str, Mapping[Any, Any]]] = []
         for key, knobs in tools.items() if isinstance(tools, Mapping) else ():
@@ -219,7 +219,7 @@ class Layer:
         return sorted(found[:MAX_PATTERNS], key=lambda each: specificity(each[0]))
 
     def sayings(self, name: str, category: str) -> Iterable[Saying]:
-        """All that it says of the knobs of the tool of this name, its profile first, then from general to specific."""
+        """Settings of the layer for the knobs of the tool of this name, its profile first, then general to specific."""
         if self.profile:
             title = f"profile {self.profile} of {self.title}"
             yield from Layer(title, PROFILES[self.profile]).sayings(name, category)
@@ -236,10 +236,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Saying:
-    """What one layer says of one knob of one tool: as it was asked, and what that comes to."""
+    """Setting of one knob of one tool by one layer: as it was asked, and as it is read."""
 
     layer: str
-    #: The pattern under which it is said; empty where it is said of all tools, or of the tool itself.
+    #: The pattern under which it is set; empty where it is set for all tools, or for the tool itself.
     pattern: str
     knob: Knob
     asked: Any
@@ -275,22 +275,22 @@ class ResolvedEnvelope:
 
 _DEFAULT_LAYER = Layer("default", DEFAULTS)
 VERSION_LAYER = "tool"
-#: What a tool's version says itself.
+#: Knobs that a tool's version sets itself.
 VERSION_KNOBS = ("timeout_sec", "max_result_chars", "untrusted_output", "in_untrusted")
 
 
 def envelope_for(spec: ToolSpec, layers: Sequence[Layer]) -> ResolvedEnvelope:
     """The envelope of a call of this tool under these layers, from the outermost to the innermost.
 
-    What the toolkit that brought the tool says of it (`spec.overrides`) counts last. The one way to an envelope, for
+    The overrides of the toolkit that brought the tool (`spec.overrides`) count last. The one way to an envelope, for
     the worker and for pages. No query.
     """
     return _resolved(spec.name, spec.category, spec.own_envelope, spec.overrides, tuple(layers))
 
 
 def knob_for(knob: str, name: str, category: str, layers: Sequence[Layer]) -> Any:
-    """What these layers say of a tool of this name, of which nothing else is known yet; no knob of a version. No
-    query."""
+    """Return the value of a knob under these layers for a tool of which only name and category are known yet; no knob
+    of a version. No query."""
     nothing = Envelope(on_crash="never", timeout=0.0, max_result_chars=0)
     return _resolved(name, category, nothing, NO_OVERRIDES, tuple(layers)).envelope.knob(knob)
 
@@ -314,7 +314,7 @@ def _resolved(name: str, category: str, own: Envelope, overrides: Any, layers: t
 
 
 def _in_force(sayings: Sequence[Saying]) -> KnobInForce:
-    """Of all that was said the last that can be read; the default always can."""
+    """Return the last of the sayings that can be read; the default always can."""
     last = sayings[-1]
     counts = next(each for each in reversed(sayings) if not each.read.is_malformed)
     why = last.read.note

@@ -1,4 +1,4 @@
-"""What it saved to send fewer tools than were permitted, with the provider's prompt cache in the account. Pure.
+"""Savings from sending fewer tools than were permitted, with the provider's prompt cache in the account. Pure.
 
 A provider reads the part of a prompt that it saw before from its cache, for a fraction of the price. Tools stand at the
 front of a prompt, so a list that changes makes everything behind it new: fewer tools may cost more than all of them.
@@ -17,7 +17,7 @@ SHORTEST_CACHED = 1_024
 
 @dataclass(frozen=True)
 class Rates:
-    """What a token of input costs, in any unit: one that is new, one read from the cache, one written to it."""
+    """Price of a token of input, in any unit: one that is new, one read from the cache, one written to it."""
 
     full: int
     cached: int
@@ -25,7 +25,7 @@ class Rates:
 
     @property
     def has_discount(self) -> bool:
-        """Whether the provider has a cache that makes a difference."""
+        """True where the provider has a cache that makes a difference to the price."""
         return self.cached < self.full or self.written > self.full
 
 
@@ -42,7 +42,7 @@ class InputUse:
     cache_written: int = 0
 
     def price(self, rates: Rates) -> int:
-        """In the unit of the rates."""
+        """Return the price of the input, in the unit of the rates."""
         plain = max(0, self.input - self.cached - self.cache_written)
         return plain * rates.full + self.cached * rates.cached + self.cache_written * rates.written
 
@@ -84,8 +84,8 @@ class Saving:
 
 
 def savings(rounds: Sequence[SentRound], before: Before, rates: Rates | None) -> list[Saving]:
-    """Of each round of one turn, in their order. A model without `rates`, or that is free, is taken to have a cache
-    where its provider said so in one of these rounds."""
+    """Return the saving of each round of one turn, in their order. A model without `rates`, or that is free, is taken
+    to have a cache where its provider said so in one of these rounds."""
     uses = [each.use for each in rounds]
     if rates is not None and rates.full:
         caches, of = rates.has_discount, rates

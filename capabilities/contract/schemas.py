@@ -14,7 +14,7 @@ import jsonschema_rs
 MAX_DEPTH = 50
 MAX_PROPERTIES = 1_000
 MAX_CHARS = 200_000
-#: Mistakes told of one call.
+#: Mistakes of one call that are reported.
 MAX_COMPLAINTS = 5
 
 
@@ -37,7 +37,7 @@ def check_schema(schema: Any) -> None:
 
 
 def complaints(schema_text: str, arguments: Mapping[str, Any]) -> list[str]:
-    """What is wrong with these arguments, a sentence each with the place; empty where they fit.
+    """Return the errors in these arguments, a sentence each with the place; empty where they fit.
 
     The schema comes as its JSON text, by which the compiled validator is kept.
     """
@@ -70,14 +70,14 @@ UNCOUNTED = frozenset(
     {"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor", "patternProperties"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-#: Of a pattern: what is not matched in linear time (looking around, references back), and what it repeats.
+#: Parts of a pattern: what is not matched in linear time (looking around, references back), and what it repeats.
 _NOT_LINEAR = re.compile(r"\(\?(?!:)|\)\{|\\[1-9kgG]|\\p", re.IGNORECASE)
 _REPEATED = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
 
 def is_quickly_checked(schema_text: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether these arguments may be checked against this schema from outside in this process: by the schema alone, the
-    time that they take is bounded."""
+    """Return whether these arguments may be checked against this schema from outside in this process: by the schema
+    alone, the time that they take is bounded."""
     checks = _checks_of(schema_text)
     return checks is not None and checks * _values_in(arguments, MOST_CHECKS // checks) <= MOST_CHECKS
 
@@ -96,7 +96,7 @@ def _checks_of(schema_text: str) -> int | None:
 
 
 class _Uncounted(Exception):
-    """It has something that is not counted."""
+    """Error: the schema has something that is not counted."""
 
 
 class _Checks:

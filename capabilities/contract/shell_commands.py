@@ -1,4 +1,4 @@
-"""Whether a command line may run under a tool's `security` and `safe_bins`. Pure: nothing is run or looked up.
+"""Check that a command line may run under a tool's `security` and `safe_bins`. Pure: nothing is run or looked up.
 
 With `allow-list` a command is words, quotes, and programs joined by `|`, `&&`, `||` and `;`, no more of the shell than
 that; each program is a plain name on the list. What a listed program does with its arguments is its own affair.
@@ -13,7 +13,7 @@ from capabilities.contract.knobs import NOT_LISTABLE
 
 #: Characters of a command.
 MAX_COMMAND = 10_000
-#: What joins the programs of a command.
+#: Operators that join the programs of a command.
 JOINTS = frozenset({"|", "&&", "||", ";"})
 #: Outside of words, these make the shell do something else than call a program with words. Some are harmless within
 #: quotes; they are refused there too, so that nothing hangs on who reads a quote in which way.

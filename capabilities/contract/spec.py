@@ -38,11 +38,11 @@ class ToolSpec:
     #: Name of the service that it needs, or empty; whether it can work, as far as that is set up.
     service: str = ""
     is_ready: bool = True
-    #: What the model is told beside, while the tool is at hand.
+    #: Instructions that the model gets besides, while the tool is at hand.
     instructions: str = ""
     #: Whether it acts with a credential that the whole organisation shares.
     acts_as_organisation: bool = False
-    #: What people call the category.
+    #: Name of the category for people.
     category_title: str = ""
     #: While it is switched off: what whoever stopped it tells models and users.
     off_message: str = ""
@@ -52,16 +52,16 @@ class ToolSpec:
     credential_id: int | None = None
     #: A call in one line for people, a format string over the arguments.
     human_format: str = ""
-    #: What of the envelope is a toolkit's word, not the version's.
+    #: Part of the envelope that a toolkit sets, not the version.
     overrides: Overrides = NO_OVERRIDES
-    #: What the version says, where `envelope` says something else.
+    #: Envelope of the version, where `envelope` is another.
     version_envelope: Envelope | None = None
     #: The definition as the vendor of the model takes it, where that is another one than `wire`.
     rendered: str = ""
 
     @property
     def is_in_force(self) -> bool:
-        """Whether a version of it is in force."""
+        """True where a version of the tool is in force."""
         return self.version_id != NOT_IN_FORCE
 
     @property
@@ -71,21 +71,21 @@ class ToolSpec:
 
     @property
     def own_envelope(self) -> Envelope:
-        """What the version says itself."""
+        """Envelope of the version itself."""
         return self.version_envelope or self.envelope
 
     def overridden(self, overrides: Overrides) -> ToolSpec:
-        """The same tool, as a toolkit wants it."""
+        """Return this tool with the overrides of a toolkit."""
         if overrides == NO_OVERRIDES:
             return self
         return replace(self.under(self.own_envelope.merged(overrides)), overrides=overrides)
 
     def under(self, envelope: Envelope) -> ToolSpec:
-        """The same tool with this envelope in force."""
+        """Return this tool with this envelope in force."""
         return replace(self, envelope=envelope, version_envelope=self.own_envelope)
 
     def in_titles(self, source: str) -> str:
-        """What brings the tool (a Candidate's source), for people: its category by the title."""
+        """Return the source of the tool (a Candidate's source) for people: its category by the title."""
         if source in (f"core category {self.category}", f"loaded category {self.category}"):
             return source.removesuffix(self.category) + self.category_title
         return source
@@ -97,7 +97,7 @@ class ToolSpec:
 
     @cached_property
     def is_meta(self) -> bool:
-        """Whether it is one of the tools that load others."""
+        """True for the tools that load others."""
         return is_meta_tool(self.name, self.kind)
 
     @cached_property
@@ -113,5 +113,5 @@ class ToolSpec:
 
 
 def is_meta_tool(name: str, kind: str) -> bool:
-    """Whether a tool of this name is one of those that load others."""
+    """Return whether a tool of this name is one of those that load others."""
     return name in META_TOOLS and kind == BUILTIN

@@ -22,14 +22,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one query may take: rows, and seconds of all."""
+    """Limits of one query: its rows, and its seconds in all."""
 
     rows: int
     seconds: float
     stopped: Callable[[], bool]
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """As many of the rows as may be shown. Values are plain already."""
+        """Build a table of as many of the rows as may be shown. Values are plain already."""
         kept: list[list[Any]] = []
         room = TABLE_LIMIT
         for row in rows:

@@ -1,4 +1,4 @@
-"""Where a text may end without a half line, word, character or escape. Pure."""
+"""Cuts of a text that leave no half line, word, character or escape. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 
 
 def soft_end(text: str, end: int, slack: int, *, start: int = 0, newline: str = "\n") -> int:
-    """`end`, or up to `slack` characters before it behind a line, else behind a word; never in a character or escape.
+    """Return `end`, or up to `slack` characters before it behind a line, else a word; never in a character or escape.
 
-    Nothing before `start` is looked at. `newline` is how the text writes the end of a line.
+    Nothing before `start` is looked at. `newline` is the end of a line in the text.
     """
     if end >= len(text):
         return len(text)
@@ -31,8 +31,8 @@ def soft_end(text: str, end: int, slack: int, *, start: int = 0, newline: str = 
 
 
 def whole_characters(text: str, end: int, *, start: int = 0) -> int:
-    r"""`end`, or a little before it: an escape such as \u00e9 or a pair of them, a letter with its marks and an emoji
-    made of several characters stay whole."""
+    r"""Return `end`, or a little before it: an escape such as \u00e9 or a pair of them, a letter with its marks and an
+    emoji made of several characters stay whole."""
     if not start < end < len(text):
         return end
     end = _before_escape(text, end, start)
@@ -44,7 +44,7 @@ def whole_characters(text: str, end: int, *, start: int = 0) -> int:
 
 
 def _are_one(text: str, at: int) -> bool:
-    """Whether the characters in front of this point and behind it are read as one."""
+    """Return whether the characters in front of this point and behind it are read as one."""
     before, after = text[at - 1], text[at]
     if before == _JOINER or after == _JOINER or unicodedata.category(after) in ("Mn", "Mc", "Me"):
         return True
@@ -55,7 +55,7 @@ def _are_one(text: str, at: int) -> bool:
 
 
 def _before_escape(text: str, end: int, start: int) -> int:
-    """`end`, or the beginning of the escape that it is in; a pair of surrogates is one escape."""
+    """Return `end`, or the beginning of the escape that it is in; a pair of surrogates is one escape."""
     for at in range(end - 1, max(start, end - 6) - 1, -1):
         if text[at] == "\\":
             if _backslashes(text, at + 1, start) % 2 and at + (6 if text[at + 1 : at + 2] == "u" else 2) > end:
@@ -68,5 +68,5 @@ def _before_escape(text: str, end: int, start: int) -> int:
 
 
 def _backslashes(text: str, end: int, start: int) -> int:
-    """How many stand in a row in front of this point."""
+    """Return the number of backslashes in a row in front of this point."""
     return end - start - len(text[start:end].rstrip("\\"))

@@ -1,4 +1,4 @@
-"""How many tokens one tool's definition may take, and what to do about one that takes more. Pure."""
+"""Limit of the tokens of one tool's definition, and the ways to shrink one that takes more. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capabilities.contract.warnings import DefinitionWarning
 KNOB = "max_definition_tokens"
 LEAST = int(KNOBS[KNOB].minimum or 0)
 DEFAULT: int = KNOBS[KNOB].default
-#: What makes a definition smaller, or does without sending it.
+#: Ways to make a definition smaller, or to do without sending it.
 ADVICE = (
     "give it fewer arguments or shorter descriptions, raise the setting for this tool, or let an agent of loading mode "
     "“Never: search and call” reach it by search_tools and call_tool"
@@ -27,7 +27,7 @@ def why_too_large(tokens: int, most: int = DEFAULT) -> str:
 
 
 def size_warnings(tokens: int, name: str, category: str, layers: Sequence[Layer]) -> list[DefinitionWarning]:
-    """What to know of a definition that is no tool yet and would take so many tokens, under these layers."""
+    """Return the warnings about a definition that is no tool yet and would take so many tokens, under these layers."""
     if tokens <= LEAST:
         return []
     reason = why_too_large(tokens, knob_for(KNOB, name, category, layers))

@@ -47,7 +47,7 @@ _TOOL = {
     "name": str, "kind": str, "description": str, "parameters": dict, "instructions": str, "human_format": str,
     "effect": str, "on_crash": str, "timeout": Number, "max_result_chars": int, "implementation": dict,
 }  # fmt: skip
-#: What the tools of each kind have beside.
+#: Further keys of the tools of each kind.
 _OF_KIND: dict[str, dict[str, Any]] = {
     HTTP: {"credential": str},
     MCP: {"server": str},
@@ -143,7 +143,7 @@ def _check_fields(value: Any, fields: Mapping[str, Any], where: str) -> None:
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Of exactly this type: true is no number here."""
+    """Return whether the value is of exactly this type: true is no number here."""
     return value is None if kind is None else type(value) is kind
 
 

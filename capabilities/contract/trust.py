@@ -1,8 +1,8 @@
-"""Text from outside, and what may follow it in a conversation. Pure: who remembers it is the turn.
+"""Trust: text from outside, and the calls that may follow it in a conversation. Pure: the turn remembers it.
 
 A tool whose results somebody outside the organisation writes (a web page, a mail, an issue) says `untrusted`. From such
-a result on, what the model asks for may be what that text told it to ask for. A tool that sends data out, or changes
-things outside, says what becomes of its call then.
+a result on, the model may ask for things because that text says so. A tool that sends data out, or changes things
+outside, says whether its call then runs, asks or is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from capabilities.contract.decisions import Decision, Verb
 
-#: What becomes of a tool's call where text from outside is in the conversation: it runs, it runs when somebody approves
+#: Verdict on a tool's call where text from outside is in the conversation: it runs, it runs when somebody approves
 #: it, or it is refused.
 InUntrusted = Literal["allow", "ask", "refuse"]
 ALLOW: Final = "allow"
@@ -19,13 +19,13 @@ ASK: Final = "ask"
 REFUSE: Final = "refuse"
 IN_UNTRUSTED: tuple[InUntrusted, ...] = (ALLOW, ASK, REFUSE)
 
-#: The source of a decision that comes of this.
+#: The source of a decision by trust.
 TRUST: Final = "trust"
 _VERBS = {ALLOW: Verb.ALLOW, ASK: Verb.ASK, REFUSE: Verb.DENY}
 
 
 def decision_on(tool: str, in_untrusted: str, where: str) -> Decision | None:
-    """What becomes of a call of the tool behind text from outside; None where that keeps nothing back.
+    """Return the decision on a call of the tool behind text from outside; None where that keeps nothing back.
 
     `where` says where that text came in, as the end of a sentence. A word that is none of ours refuses.
     """
@@ -44,7 +44,7 @@ def decision_on(tool: str, in_untrusted: str, where: str) -> Decision | None:
 
 
 def where_since(step: int, tool: str) -> str:
-    """Where text from outside came in: `step` of this turn, a call of `tool`; 0 is from the start."""
+    """Name the point at which text from outside came in: `step` of this turn, a call of `tool`; 0 is from the start."""
     if step == 0:
         return "from before this message"
     return f"since step {step} (a result of {tool})" if tool else f"since step {step}"

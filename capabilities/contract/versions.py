@@ -1,4 +1,4 @@
-"""What differs between two versions of a tool: in words, in the schema of its arguments, and line by line. Pure.
+"""Differences between two versions of a tool: in words, in the schema of its arguments, and line by line. Pure.
 
 A change of the schema is breaking where a call that fitted before, with arguments that the schema names, may not fit
 afterwards. What this module cannot compare counts as breaking.
@@ -19,7 +19,7 @@ CONTEXT = 3
 #: Values that a sentence lists.
 LISTED = 5
 
-#: What a schema says beside what it asks for.
+#: Keywords of a schema that ask for nothing.
 _ANNOTATIONS = frozenset({"$schema", "$id", "$comment", "$anchor", "title", "description", "default", "examples"}) | {
     "deprecated",
     "readOnly",
@@ -39,7 +39,7 @@ _BOUNDS = {
     "minProperties": ("the fewest fields", True),
     "maxProperties": ("the most fields", False),
 }
-#: What `_changes` compares; every other keyword is compared as a whole.
+#: Keywords that `_changes` compares; every other keyword is compared as a whole.
 _COMPARED = frozenset({"type", "enum", "const", "properties", "required", "additionalProperties", "items", *_BOUNDS})
 _DEFINITIONS = ("$defs", "definitions")
 #: Schemas inside schemas that are looked at: deeper ones count as not compared.
@@ -120,13 +120,13 @@ def _pieces(first: Sequence[str], second: Sequence[str]) -> Iterator[tuple[Side,
 
 
 def schema_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[SchemaChange]:
-    """What differs between two schemas of arguments, those that break calls first, else in the schemas' order."""
+    """Return the differences between two schemas of arguments, those that break calls first, else in their order."""
     found = list(_changes(_Sides(before, after), before, after, "", _DEPTH))
     return sorted(dict.fromkeys(found), key=lambda change: not change.is_breaking)
 
 
 def is_breaking(changes: Sequence[SchemaChange]) -> bool:
-    """Whether a call that fitted before may not fit any more."""
+    """Return whether a call that fitted before may not fit any more."""
     return any(change.is_breaking for change in changes)
 
 

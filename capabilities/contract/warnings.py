@@ -1,4 +1,4 @@
-"""What a person should know of a definition from outside before it is accepted, and its text as a model may read it.
+"""Warnings for a person about a definition from outside before it is accepted, and its text as a model may read it.
 
 A definition's text is read by models beside the user's words: it can hide instructions, speak for other tools, or be
 so long that it crowds them out. Nothing here decides; it says what is there. Pure.
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Characters of a description above which a person is told, and levels of a schema.
+#: Characters of a description above which a person is warned, and levels of a schema.
 LONG_TEXT = 2_000
 DEEP_SCHEMA = 10
 #: Characters without a break that look like encoded bytes.
@@ -69,7 +69,7 @@ class DefinitionWarning:
         return {"code": self.code, "text": self.text}
 
 
-#: What stands for each code where people filter by it.
+#: Text for each code where people filter by it.
 TITLES = {
     "hidden_characters": "Hidden characters",
     "turned_text": "Text that is shown in another order",
@@ -97,7 +97,7 @@ TITLES = {
 def warnings_of(
     description: str, parameters: Any, *, other_names: Collection[str] = frozenset(), annotations: Any = None
 ) -> list[DefinitionWarning]:
-    """What the text and the schema of one definition give reason to say, worst first.
+    """Return the warnings that the text and the schema of one definition give reason for, worst first.
 
     `other_names` are the tools that it has no business to speak of: those of the catalogue that do not come from the
     same source.
@@ -156,14 +156,14 @@ def normalised_value(value: Any) -> Any:
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a reader cannot see that it is there, or sees others elsewhere because of it."""
+    """Return whether a reader cannot see the character, or sees others elsewhere because of it."""
     if character in "\n\t" or (character.isascii() and character.isprintable()):
         return False
     return unicodedata.category(character) in _HIDDEN or character in _UNSEEN
 
 
 def _is_joined(character: str) -> bool:
-    """Whether this is written with joiners: a letter or sign beyond Latin, or an emoji, and no hidden one."""
+    """Return whether this is written with joiners: a letter or sign beyond Latin, or an emoji, and no hidden one."""
     return bool(character) and ord(character) > 0x2BF and not is_hidden(character)
 
 
@@ -193,7 +193,7 @@ def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
 
 
 def _spelled(text: str) -> str:
-    """What tag characters (U+E0020 to U+E007E) say, which models read and people do not."""
+    """Return the text that tag characters (U+E0020 to U+E007E) spell, quoted; models read them and people do not."""
     said = "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) <= 0xE007E)
     return f"“{said[:200]}”" if said.strip() else ""
 
@@ -208,12 +208,12 @@ def _names_warnings(text: str, names: Collection[str]) -> Iterator[DefinitionWar
 
 
 def _is_compound(name: str) -> bool:
-    """Whether a name is no word of a language: search_tools, readFile."""
+    """Return whether a name is no word of a language: search_tools, readFile."""
     return "_" in name or any(each.isupper() for each in name[1:]) or any(each.isdigit() for each in name)
 
 
 def _is_spoken_of(name: str, text: str) -> bool:
-    """Whether a name that is also a plain word stands there as a name."""
+    """Return whether a name that is also a plain word stands in the text as a name."""
     quoted = re.escape(name)
     return bool(re.search(rf"[`'\"“]{quoted}[`'\"”]|\b{quoted} tool\b|\btool {quoted}\b|\b{quoted}\(", text))
 
@@ -224,7 +224,7 @@ def _blob_warnings(text: str) -> Iterator[DefinitionWarning]:
 
 
 def _is_blob(run: str) -> bool:
-    """Whether characters without a break are encoded bytes: a long path has a sign between its words."""
+    """Return whether characters without a break are encoded bytes: a long path has a sign between its words."""
     return ";base64," in run or sum(run.count(sign) for sign in "-_/") * 12 <= len(run)
 
 
@@ -242,7 +242,7 @@ def _depth_warnings(parameters: Any) -> Iterator[DefinitionWarning]:
 
 
 def schema_depth(schema: Any) -> int:
-    """How deep objects and lists of arguments stand in each other: 1 for plain arguments. References count once."""
+    """Return the depth of nested objects and lists of arguments: 1 for plain arguments. References count once."""
     deepest, level = 0, [(schema, 0)]
     while level:
         node, depth = level.pop()
@@ -266,7 +266,7 @@ def _header_warnings(parameters: Any) -> Iterator[DefinitionWarning]:
 
 
 def header_flaw(parameters: Any) -> str:
-    """What is wrong with the first malformed `x-mcp-header` of a schema, as a sentence; "" where all are well formed.
+    """Return the error of the first malformed `x-mcp-header` of a schema, as a sentence; "" where all are well formed.
 
     MCP of 2026-07-28: a client does not take a tool that has one.
     """

@@ -47,7 +47,7 @@ def namespaces_in(wire: str) -> Mapping[str, str]:
 
 
 def searched_part(wire: str) -> str:
-    """What of a `tools` array the provider searches: its namespaces, as a `tools` array."""
+    """Return the part of a `tools` array that the provider searches: its namespaces, as a `tools` array."""
     return _entries_of(wire, "namespace") if SEARCH in wire else "[]"
 
 
@@ -69,7 +69,7 @@ def _entries_of(wire: str, kind: str) -> str:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether every database takes all text of this JSON value: no half characters, no NUL."""
+    """Return whether every database takes all text of this JSON value: no half characters, no NUL."""
     if isinstance(value, str):
         return "\x00" not in value and value.encode("utf-8", "replace").decode() == value
     if isinstance(value, Mapping):

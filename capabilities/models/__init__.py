@@ -1,4 +1,4 @@
-"""What tools exist, who may use them, and what the built-in ones keep. One module a noun."""
+"""Models of tools, of the rights to use them, and of the rows that built-in tools keep. One module a noun."""
 
 from capabilities.models.agents import (
     AUTO,

@@ -1,4 +1,4 @@
-"""What a turn talks to: providers, their models, and the agents on top."""
+"""Models of providers, their language models, and the agents on top that a turn talks to."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Dialect(models.TextChoices):
-    """How a model is spoken to."""
+    """Dialect in which a model is addressed."""
 
     CHAT = "chat", "Chat completions"
     RESPONSES = "responses", "Responses"
 
 
-#: What may be set: a dialect, or that it is chosen by what is known of the provider and the model.
+#: Values that may be set: a dialect, or the choice by what is known of the provider and the model.
 AUTO = "auto"
 DIALECT_SETTINGS = ((AUTO, "Automatic"), *Dialect.choices)
 
 
 class CallKnobs(models.Model):
-    """What each call of a model says beside its conversation. Empty: whatever stands behind counts."""
+    """Settings that each call of a model carries beside its conversation. Empty: whatever stands behind counts."""
 
     #: As the vendor names it: none, minimal, low, medium, high, ...
     reasoning_effort = models.CharField(max_length=20, blank=True, default="")
@@ -59,9 +59,9 @@ class Provider(PublicModel):
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, default=AUTO)
     #: Whether routing leaves in place what it sent earlier in the session, so that the provider's prompt cache holds.
     keeps_routed_tools = models.BooleanField(default=False)
-    #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), as a person says of it.
+    #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), by a person's setting.
     takes_added_tools = models.BooleanField(default=False)
-    #: Whether it searches tools itself (`tool_search` of Responses), as a person says of it.
+    #: Whether it searches tools itself (`tool_search` of Responses), by a person's setting.
     takes_tool_search = models.BooleanField(default=False)
     is_enabled = models.BooleanField(default=True)
 
@@ -85,7 +85,7 @@ class LanguageModel(CallKnobs, PublicModel):
     max_rounds = models.PositiveIntegerField(null=True, blank=True)
     #: Empty: the provider's setting.
     dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, blank=True, default="")
-    #: What the provider's refusals taught, see `capabilities/language_models/providers/lessons.py`.
+    #: Lessons of the provider's refusals, see `capabilities/language_models/providers/lessons.py`.
     learned = models.JSONField(default=list, blank=True)
     #: The provider's count of an input's tokens for each token that we count, and the calls that it was learned from.
     token_factor = models.FloatField(default=1.0)
@@ -104,37 +104,37 @@ class LanguageModel(CallKnobs, PublicModel):
 
     @property
     def connection_test(self) -> ConnectionTest | None:
-        """What the last test showed, of rows that were fetched with the model; None before one and after a change."""
+        """Result of the last test, from rows that were fetched with the model; None before one and after a change."""
         return next(iter(self.connection_tests.all()), None)
 
 
 class LoadingMode(models.TextChoices):
-    """When a load or unload shows in what is sent."""
+    """Loading mode: the time from which a load or unload shows in the tools that are sent."""
 
     #: With the session's next turn; the tools of a turn stay as they are.
     NEXT_REQUEST = "next_request", "With the next message"
     #: With the next model call of the same turn, never within the batch of calls that loaded it.
     SAME_RUN = "same_run", "In the same turn"
-    #: The same, added to the conversation where the provider takes that: what was sent before stays as it is.
+    #: As SAME_RUN, added to the conversation where the provider takes that: what was sent before stays as it is.
     NATIVE = "native", "In the same turn, added to the conversation"
-    #: The same, and the provider itself searches what can be loaded, where it does that: the model loads nothing.
+    #: As NATIVE, and the provider itself searches what can be loaded, where it does that: the model loads nothing.
     NATIVE_SEARCH = "native_search", "Found by the provider’s own search"
     #: Never: what can be loaded is searched with `search_tools` and called with `call_tool`.
     CONSTANT = "constant", "Never: search and call"
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether it is with the next model call of the same turn."""
+        """True where it shows with the next model call of the same turn."""
         return self in (LoadingMode.SAME_RUN, LoadingMode.NATIVE, LoadingMode.NATIVE_SEARCH)
 
     @property
     def is_native(self) -> bool:
-        """Whether what is loaded is added to the conversation, where the provider takes that."""
+        """True where loaded tools are added to the conversation, where the provider takes that."""
         return self in (LoadingMode.NATIVE, LoadingMode.NATIVE_SEARCH)
 
 
 class RoutingMode(models.TextChoices):
-    """How an agent's tools are narrowed down to those that a message needs."""
+    """Way in which an agent's tools are narrowed down to those that a message needs."""
 
     OFF = "off", "Off: every tool goes along"
     #: The tools of the categories whose keywords stand in the message.
@@ -144,7 +144,7 @@ class RoutingMode(models.TextChoices):
 
 
 class ToolsMode(models.TextChoices):
-    """Which tools are an agent's own."""
+    """Choice of the tools that are an agent's own."""
 
     LISTED = "listed", "Those of its list"
     #: Each tool of the catalogue, those that come later too; its list says their order, and which are deferred.
@@ -152,7 +152,7 @@ class ToolsMode(models.TextChoices):
 
 
 class AgentScope(models.TextChoices):
-    """With whose credentials an agent's tools may act."""
+    """Owner of the credentials that an agent's tools may act with."""
 
     ORGANISATION = "organisation", "The organisation’s"
     #: No tool that acts with a credential that the whole organisation shares.
@@ -160,7 +160,7 @@ class AgentScope(models.TextChoices):
 
 
 class ClientApprovals(models.TextChoices):
-    """What becomes of calls that a person must answer, in turns of a client of `/v1`."""
+    """Treatment of calls that a person must answer, in turns of a client of `/v1`."""
 
     #: The turn waits, and its client gets a sentence with the address where somebody answers.
     ASK = "ask", "Say where to answer"
@@ -169,7 +169,7 @@ class ClientApprovals(models.TextChoices):
 
 
 class Offer(models.TextChoices):
-    """To whom an agent is offered. Nobody else sees it, talks to it or has another agent call it."""
+    """Members that an agent is offered to. Nobody else sees it, talks to it or has another agent call it."""
 
     EVERYBODY = "everybody", "Everybody"
     #: The members of the roles that its rooms name; without a room: nobody.
@@ -178,12 +178,12 @@ class Offer(models.TextChoices):
 
 class AgentManager(TenantManager["Agent"]):
     def offered_to(self, member: Membership | Combinable | int) -> TenantQuerySet[Agent]:
-        """Those that the member may talk to, if they are switched on."""
+        """Agents that the member may talk to, if they are switched on."""
         return self.get_queryset().filter(offered_to(member))
 
     def seen_by(self, member: Membership, *rights: Right) -> TenantQuerySet[Agent]:
-        """Those that are offered to the member; all for whoever administers agents, or holds one of these rights, whose
-        pages name agents. No query of its own."""
+        """Agents that are offered to the member; all of them for whoever administers agents, or holds one of these
+        rights, whose pages name agents. No query of its own."""
         if member.ended_at is None and member.holds_by_access(Right.AGENTS):
             return self.get_queryset()
         delegated = AdminRight.objects.filter(membership=member, right__in=(Right.AGENTS, *rights))
@@ -196,12 +196,12 @@ class AgentManager(TenantManager["Agent"]):
 
 
 class Agent(CallKnobs, PublicModel):
-    """What a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
+    """Agent that a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
     name = models.CharField(max_length=100)
     description = models.TextField(blank=True)
-    #: One line on what it does, for people and for agents that choose whom to ask.
+    #: One line on what it does, for people and for agents that choose an agent to ask.
     role = models.CharField(max_length=200, blank=True, default="")
     offered_to = models.CharField(max_length=16, choices=Offer, default=Offer.EVERYBODY)
     #: The roles whose members it is offered to, where it is offered to roles.
@@ -237,7 +237,7 @@ class Agent(CallKnobs, PublicModel):
 
     @property
     def has_every_tool(self) -> bool:
-        """Whether each tool of the catalogue is its own."""
+        """True where each tool of the catalogue is the agent's own."""
         return self.tools_mode == ToolsMode.ALL
 
 
@@ -285,5 +285,6 @@ def offered_to(member: Membership | Combinable | int, agent: str = "") -> Q:
 
 
 def is_offered(agent: Agent, member: Membership) -> bool:
-    """Whether the member may talk to the agent, if it is switched on. One query, none for one that is for everybody."""
+    """Return whether the member may talk to the agent, if it is switched on. One query, none for one that is for
+    everybody."""
     return agent.offered_to == Offer.EVERYBODY or Agent.objects.offered_to(member).filter(pk=agent.pk).exists()

@@ -1,4 +1,4 @@
-"""Rules that say of which calls somebody is asked first."""
+"""Approval rules: they name the calls that somebody must approve first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class AskWhen(models.TextChoices):
-    """When somebody is asked."""
+    """Frequency with which somebody is asked."""
 
     NEVER = asking.NEVER, "Never"
-    #: What was allowed once is not asked for again in the session, nor while a consent for a time lasts.
+    #: An allowed call is not asked for again in the session, nor while a consent for a time lasts.
     FIRST_IN_SESSION = asking.FIRST_IN_SESSION, "First time in a session"
     #: Each call. No consent counts.
     ALWAYS = asking.ALWAYS, "Always"
@@ -45,7 +45,7 @@ class ApprovalRule(PublicModel):
     expires_after = models.PositiveIntegerField(default=asking.USUAL_HOURS)
     #: Whether the requester may not answer themselves.
     needs_other_person = models.BooleanField(default=False)
-    #: What whoever is asked reads.
+    #: Text for whoever is asked.
     message = models.TextField(blank=True)
 
     class Meta(PublicModel.Meta):

@@ -20,7 +20,7 @@ class CalendarEvent(NumberedRow):
         MONTHLY = "monthly", "Every month"
         YEARLY = "yearly", "Every year"
 
-    #: The same for as long as the event exists: calendars that read the feed know it by that.
+    #: Fixed for as long as the event exists: calendars that read the feed know it by that.
     uid = models.UUIDField(default=uuid.uuid4, editable=False, unique=True)
     title = models.CharField(max_length=300)
     place = models.CharField(max_length=300, blank=True)
@@ -44,7 +44,7 @@ class CalendarEvent(NumberedRow):
 
     @property
     def days(self) -> int:
-        """How many days an event of whole days takes."""
+        """Number of days that an event of whole days takes."""
         zone = ZoneInfo(self.time_zone)
         return max(1, (self.ends_at.astimezone(zone).date() - self.starts_at.astimezone(zone).date()).days)
 

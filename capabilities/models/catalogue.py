@@ -17,7 +17,7 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class Category(PublicModel):
-    """Where a tool lives; each tool has exactly one."""
+    """Category of tools; each tool has exactly one."""
 
     name = models.CharField(max_length=64)
     name_key = NameKeyField()
@@ -41,7 +41,7 @@ class Category(PublicModel):
 
 
 class ToolKind(models.TextChoices):
-    """How a tool runs."""
+    """Kind of a tool: the way in which it runs."""
 
     BUILTIN = "builtin", "Built in"
     HTTP = "http", "HTTP request"
@@ -50,7 +50,7 @@ class ToolKind(models.TextChoices):
 
 
 class VersionStatus(models.TextChoices):
-    """Where a version stands. Only an approved one is ever sent to a model or called."""
+    """Status of a version. Only an approved one is ever sent to a model or called."""
 
     #: Somebody works on it.
     DRAFT = "draft", "Draft"
@@ -97,7 +97,7 @@ class Tool(PublicModel):
     )
     #: The server that runs it, for one of kind MCP.
     server = models.ForeignKey(McpServer, on_delete=models.PROTECT, null=True, blank=True, related_name="tools")
-    #: What its calls are signed with. One of kind MCP is signed with its server's.
+    #: Credential that signs its calls. A tool of kind MCP uses its server's.
     credential = models.ForeignKey(
         StoredCredential, on_delete=models.PROTECT, null=True, blank=True, related_name="tools"
     )
@@ -158,9 +158,9 @@ class ToolVersion(TenantModel):
     untrusted_output = models.BooleanField(default=False)
     #: allow, ask or refuse: what becomes of its call where text from outside is in the conversation.
     in_untrusted = models.CharField(max_length=8, default="allow")
-    #: What the model is told beside, while the tool is at hand, and only then.
+    #: Instructions that the model gets besides, while the tool is at hand, and only then.
     instructions = models.TextField(blank=True)
-    #: What runs, as its kind says in `capabilities/running/kinds/`; empty for a built-in tool.
+    #: Implementation, as its kind defines it in `capabilities/running/kinds/`; empty for a built-in tool.
     implementation = models.JSONField(default=dict, blank=True)
     #: A call in one line for people, a format string over the arguments: "Adding {a} and {b}".
     human_format = models.CharField(max_length=300, blank=True, default="")

@@ -15,7 +15,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class CredentialKind(models.TextChoices):
-    """How a request carries it."""
+    """Kind of a credential: the way in which a request carries it."""
 
     BEARER = "bearer", "Bearer token"
     HEADER = "header", "Header"
@@ -25,7 +25,7 @@ class CredentialKind(models.TextChoices):
 
 
 class CredentialScope(models.TextChoices):
-    """Whose secret signs a call."""
+    """Owner of the secret that signs a call."""
 
     ORGANISATION = "organisation", "One for the organisation"
     #: Each member connects an own account; nobody's call uses another member's.
@@ -33,7 +33,7 @@ class CredentialScope(models.TextChoices):
 
 
 class StoredCredential(PublicModel):
-    """How requests to one far side are signed. It holds no secret but the one of our own OAuth client."""
+    """Signature of requests to one far side. It holds no secret but the one of our own OAuth client."""
 
     name = models.CharField(max_length=64)
     title = models.CharField(max_length=100)
@@ -75,7 +75,7 @@ class StoredCredential(PublicModel):
 
 
 class SecretStatus(models.TextChoices):
-    """Whether a stored secret can be used."""
+    """Status of a stored secret: whether it can be used."""
 
     CONNECTED = "connected", "Connected"
     #: The far side refused it, or a refresh failed for good: it must be entered, or connected, again.
@@ -88,7 +88,7 @@ class StoredSecret(PublicModel):
     """One secret: the organisation's, or one member's own."""
 
     credential = models.ForeignKey(StoredCredential, on_delete=models.CASCADE, related_name="secrets")
-    #: Whose it is; None for the organisation's.
+    #: Its owner; None for the organisation's.
     membership = models.ForeignKey(
         Membership, on_delete=models.CASCADE, null=True, blank=True, related_name="stored_secrets"
     )
@@ -126,7 +126,7 @@ class OAuthSignIn(PublicModel):
     """One sign-in that was begun at an authorization server. It is used once, by the login session that began it."""
 
     credential = models.ForeignKey(StoredCredential, on_delete=models.CASCADE, related_name="+")
-    #: Who signs in, and whether for the organisation.
+    #: Member who signs in, and whether for the organisation.
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
     is_for_organisation = models.BooleanField(default=False)
     #: SHA-256 of the `state` that was sent, and of the login session's key.
@@ -156,14 +156,14 @@ class TokenRevocation(PublicModel):
     """A token that is to be ended at its authorization server (RFC 7009): what it was kept for is gone here. The row
     goes when that is done, or given up."""
 
-    #: What it was a token of, where that is still there; and its title in any case.
+    #: Credential that it was a token of, where that is still there; and its title in any case.
     credential = models.ForeignKey(
         StoredCredential, on_delete=models.SET_NULL, null=True, blank=True, related_name="revocations"
     )
     title = models.CharField(max_length=100)
-    #: Whose account it was, for the audit; empty for the organisation's.
+    #: Owner of the account, for the audit; empty for the organisation's.
     owner = models.CharField(max_length=300, blank=True, default="")
-    #: Of the authorization server.
+    #: Host of the authorization server.
     host = models.CharField(max_length=300)
     #: JSON: {"endpoint", "token", "hint", "client_id", "client_secret", "client_auth"}.
     values_json = EncryptedTextField()

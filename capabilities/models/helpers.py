@@ -83,7 +83,7 @@ class ToolTestCase(PublicModel):
     #: The result, as JSON; or a part of the error's text, where an error is expected.
     expected = models.JSONField(null=True, blank=True)
     expects_error = models.BooleanField(default=False)
-    #: What the last run showed, and of which version.
+    #: Result of the last run, and its version.
     version = models.ForeignKey(ToolVersion, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     has_passed = models.BooleanField(null=True, blank=True)
     outcome = models.TextField(blank=True, default="")

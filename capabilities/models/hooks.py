@@ -62,12 +62,12 @@ class Hook(PublicModel):
 
     @property
     def only_keeps_back(self) -> bool:
-        """Whether it changes nothing, but blocks calls or asks before them: then it acts for everybody."""
+        """True where the hook changes nothing, but blocks calls or asks before them: then it acts for everybody."""
         return self.action in KEEP_BACK
 
     @property
     def reach_told(self) -> str:
-        """For which members it acts, in a sentence."""
+        """Sentence that names the members it acts for."""
         if self.only_keeps_back or self.acts_for == Access.ADMIN:
             return "Acts in the turns of all members."
         told = f"Acts in the turns of members up to the access {Access(self.acts_for).label}."
@@ -75,6 +75,6 @@ class Hook(PublicModel):
 
     @property
     def entry(self) -> dict[str, Any]:
-        """As `normalised` makes it."""
+        """Entry of the hook, in the form that `normalised` makes."""
         names = ("name", "phase", "action", "settings", "when", "priority", "timeout", "on_error", "disable_after")
         return {name: getattr(self, name) for name in names}

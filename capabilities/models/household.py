@@ -1,4 +1,4 @@
-"""What runs a household: lists, groceries, food, recipes, places."""
+"""Models of a household: lists, groceries, food, recipes, places."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FoodEntry(NumberedRow):
 
 
 class Recipe(NamedRow):
-    """How a dish is made. Ingredients are lines."""
+    """Recipe of a dish. Ingredients are lines."""
 
     ingredients = models.TextField(blank=True)
     steps = models.TextField(blank=True)

@@ -14,7 +14,7 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class ImportSource(models.TextChoices):
-    """What is read."""
+    """Kind of source that an import reads."""
 
     OPENAPI = "openapi", "OpenAPI document"
     MCP = "mcp", "MCP server"
@@ -25,7 +25,7 @@ class ImportSource(models.TextChoices):
 
 
 class ImportStatus(models.TextChoices):
-    """Where the reading stands."""
+    """Status of an import."""
 
     QUEUED = "queued", "Waiting for a worker"
     RUNNING = "running", "Reading"
@@ -50,12 +50,12 @@ class ToolImport(PublicModel):
     document = models.TextField(blank=True, default="")
     sha256 = models.CharField(max_length=64, blank=True, default="")
     server = models.ForeignKey(McpServer, on_delete=models.CASCADE, null=True, blank=True, related_name="imports")
-    #: What its tools are signed with, and where they go when they are accepted without another word.
+    #: Credential of its tools, and their category where they are accepted without another choice.
     credential = models.ForeignKey(
         StoredCredential, on_delete=models.SET_NULL, null=True, blank=True, related_name="imports"
     )
     category = models.ForeignKey(Category, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-    #: Of a toolkit file: {"toolkit", "modules", "left_out"}, and the toolkit that was made of it.
+    #: For a toolkit file: {"toolkit", "modules", "left_out"}, and the toolkit that was made of it.
     content = models.JSONField(default=dict, blank=True)
     toolkit = models.ForeignKey(
         "capabilities.Toolkit", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -71,7 +71,7 @@ class ToolImport(PublicModel):
     reason = models.CharField(max_length=500, blank=True, default="")
     #: Counts and facts of the source: {"format", "found", "refused", "servers", ...}.
     summary = models.JSONField(default=dict, blank=True)
-    #: Who asked for it; None for a refresh.
+    #: Member who asked for it; None for a refresh.
     membership = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     #: It is read by then, or has failed.
@@ -96,7 +96,7 @@ class ToolImport(PublicModel):
 
 
 class ImportedStatus(models.TextChoices):
-    """What became of one definition."""
+    """Status of one definition in an import."""
 
     #: No tool has come from it yet.
     NEW = "new", "New"
@@ -121,17 +121,17 @@ class ImportedTool(PublicModel):
 
     tool_import = models.ForeignKey(ToolImport, on_delete=models.CASCADE, related_name="found")
     position = models.PositiveIntegerField()
-    #: What the source calls it, such as `GET /anything` or `create_issue`; the tool's name here.
+    #: Its name in the source, such as `GET /anything` or `create_issue`; the tool's name here.
     original_name = models.CharField(max_length=300)
     name = models.CharField(max_length=64, blank=True, default="")
-    #: Of which kind its tool would be; empty where its source says that of all.
+    #: Kind that its tool would have; empty where its source gives one kind to all.
     kind = models.CharField(max_length=16, choices=ToolKind, blank=True, default="")
     #: The server that would run it, where one source names several.
     server = models.ForeignKey(McpServer, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-    #: What a toolkit file says beside: instructions, human_format, on_crash, timeout, max_result_chars, effect,
+    #: Further keys of a toolkit file: instructions, human_format, on_crash, timeout, max_result_chars, effect,
     #: credential, helpers, tests.
     more = models.JSONField(default=dict, blank=True)
-    #: What the source groups it by, such as an OpenAPI tag.
+    #: Group of it in the source, such as an OpenAPI tag.
     group = models.CharField(max_length=200, blank=True, default="")
     description = models.TextField(blank=True, default="")
     parameters = models.JSONField(default=dict)
@@ -143,7 +143,7 @@ class ImportedTool(PublicModel):
     effect_why = models.CharField(max_length=300, blank=True, default="")
     annotations = models.JSONField(default=dict, blank=True)
     tokens = models.PositiveIntegerField(default=0)
-    #: What a person should know first: [{"code", "text"}].
+    #: Warnings for a person: [{"code", "text"}].
     warnings = models.JSONField(default=list, blank=True)
     #: Which tool has its name already, in one sentence; empty where none has.
     collision = models.CharField(max_length=300, blank=True, default="")

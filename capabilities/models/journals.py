@@ -1,4 +1,4 @@
-"""What is written down for a member: the journals, and an agent's own notes."""
+"""Models of a member's journals, and of an agent's own notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known and measured: a graph of entities and relations, and series of numbers."""
+"""Models of knowledge: a graph of entities and relations, and series of numbers."""
 
 from __future__ import annotations
 

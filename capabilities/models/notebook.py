@@ -1,4 +1,4 @@
-"""What the built-in tools keep for a member: tasks, a scratchpad, memories."""
+"""Rows that the built-in tools keep for a member: tasks, a scratchpad, memories."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
 class Owner(Protocol):
-    """For whom a row is kept, and the clock: what a running tool has in its context, and a page makes of its member."""
+    """Owner of a row, and the clock: a running tool has both in its context, and a page makes them of its member."""
 
     @property
     def organisation_id(self) -> int: ...
@@ -23,7 +23,7 @@ class Owner(Protocol):
 
     @property
     def now(self) -> Callable[[], datetime]:
-        """Called for the time, aware, in the zone that days are counted in."""
+        """Clock: a function that returns the time, aware, in the zone that days are counted in."""
 
 
 class MemberRow(TenantModel):

@@ -1,4 +1,4 @@
-"""Whom a member knows, and what members of an organisation write to each other."""
+"""Models of a member's contacts, and of messages between members of an organisation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Person(NumberedRow):
 
 
 class Message(NumberedRow):
-    """What one member of the organisation wrote to another. `membership` is the one that it was written to."""
+    """Message of one member of the organisation to another. `membership` is the one that it was written to."""
 
     sender = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, related_name="+")
     #: Stays when the sender has left.

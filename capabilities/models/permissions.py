@@ -1,4 +1,4 @@
-"""What members may use: roles, and grants of their own."""
+"""Models of members' permissions: roles, and grants of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolhub.tenants.rows.guarded import PublicModel, TenantManager, TenantModel
 
 
 class RoleMode(models.TextChoices):
-    """What a role opens before its rules are read. Absent never means all."""
+    """Tools that a role opens before its rules are read. Absent never means all."""
 
     ALL = "all", "All tools"
     LISTED = "listed", "Listed tools"
@@ -28,7 +28,7 @@ class Effect(models.TextChoices):
 
 
 class Role(PublicModel):
-    """What members with it may use. A member's roles add up; a new one opens nothing."""
+    """Role: the tools that its members may use. A member's roles add up; a new one opens nothing."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
     name = models.CharField(max_length=100)
@@ -96,7 +96,7 @@ def in_force(since: Combinable | datetime | None = None) -> Q:
 
 class GrantQuerySet(TenantQuerySet["Grant"]):
     def in_force(self, since: Combinable | datetime | None = None) -> GrantQuerySet:
-        """Those that have not ended."""
+        """Grants that have not ended."""
         return self.filter(in_force(since))
 
 
@@ -145,7 +145,7 @@ class Grant(PublicModel):
 
 
 class RequestStatus(models.TextChoices):
-    """Where a request for a grant stands."""
+    """Status of a request for a grant."""
 
     #: Somebody with the right has to look at it.
     WAITING = "waiting", "Waiting"
@@ -169,7 +169,7 @@ class GrantRequest(PublicModel):
     created_at = models.DateTimeField(auto_now_add=True)
     decided_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     decided_at = models.DateTimeField(null=True, blank=True)
-    #: What whoever decided said to it.
+    #: Answer of whoever decided.
     answer = models.TextField(blank=True)
     grant = models.OneToOneField(Grant, on_delete=models.SET_NULL, null=True, blank=True, related_name="request")
 

@@ -29,7 +29,7 @@ class PolicyProfile(PublicModel):
 
 
 class Policy(PublicModel):
-    """What one layer lets through: the organisation's (`provider` is empty) or one provider's. No row: everything."""
+    """Policy of one layer: the organisation's (`provider` is empty) or one provider's. Without a row all is allowed."""
 
     provider = models.ForeignKey(Provider, on_delete=models.CASCADE, null=True, blank=True, related_name="policies")
     profile = models.ForeignKey(

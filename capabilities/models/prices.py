@@ -1,4 +1,4 @@
-"""What an organisation says that a model costs, in place of the public price list."""
+"""Model of an organisation's own prices of language models, in place of the public price list."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ModelPrice(PublicModel):
     is_public = models.BooleanField(default=False)
     input = _per_million()
     output = _per_million()
-    #: Of the input, what the provider's cache was read for and written with. Empty: as other input.
+    #: Input that was read from the provider's cache, and written to it. Empty: as other input.
     cached = _per_million(optional=True)
     cache_write = _per_million(optional=True)
-    #: Of the output, what the model thought. Empty: as other output.
+    #: Output that the model thought. Empty: as other output.
     reasoning = _per_million(optional=True)
     #: Tokens of one input above which all of a call's tokens cost these prices; empty where there is one tier.
     tier_above = models.PositiveIntegerField(null=True, blank=True)

@@ -10,7 +10,7 @@ from toolhub.tenants.models import Organisation
 
 
 class Audience(models.TextChoices):
-    """Who may read a publication."""
+    """Readers of a publication."""
 
     INSTALLATION = "installation", "Every organisation of this installation"
     #: Its address cannot be guessed.
@@ -24,10 +24,10 @@ class Publication(models.Model):
     Only `capabilities/agents/sharing/publications` reads and writes it: there stands who may see which.
     """
 
-    #: Who published it, for that organisation alone.
+    #: Publisher, visible to that organisation alone.
     publisher = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="+", db_index=False)
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
-    #: The same for each number of one toolkit.
+    #: One value for all numbers of one toolkit.
     line = models.UUIDField(default=uuid.uuid4, editable=False)
     number = models.PositiveIntegerField()
     audience = models.CharField(max_length=12, choices=Audience)
@@ -38,7 +38,7 @@ class Publication(models.Model):
     #: The file, and the SHA-256 that stands in it.
     document = models.TextField()
     sha256 = models.CharField(max_length=64)
-    #: What is in it: {"tools": {kind: how many}, "modules", "left_out"}.
+    #: Contents: {"tools": {kind: how many}, "modules", "left_out"}.
     summary = models.JSONField(default=dict, blank=True)
     #: How often others began to import it.
     import_count = models.PositiveIntegerField(default=0)

@@ -19,11 +19,11 @@ class ToolRefusal(PublicModel):
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="refusals")
     model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="tool_refusals")
     version = models.ForeignKey(ToolVersion, on_delete=models.CASCADE, related_name="+")
-    #: Of the definition as it went out.
+    #: SHA-256 of the definition as it went out.
     sha256 = models.CharField(max_length=64)
     #: Which model it was, as `ResolvedModel.origin` writes it: one with another name or address is asked anew.
     origin = models.CharField(max_length=500)
-    #: What the provider said, text from outside.
+    #: Words of the provider, text from outside.
     words = models.CharField(max_length=MAX_WORDS)
     #: How often it was refused, and when last.
     count = models.PositiveIntegerField(default=1)

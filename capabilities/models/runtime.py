@@ -1,4 +1,4 @@
-"""Runtime settings: what an organisation, a provider or an agent says of the knobs of tools."""
+"""Runtime settings: the values that an organisation, a provider or an agent sets for the knobs of tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class RuntimeLayer(models.TextChoices):
-    """Whose settings they are."""
+    """Layer that settings belong to."""
 
     ORGANISATION = "organisation", "Organisation"
     PROVIDER = "provider", "Provider"

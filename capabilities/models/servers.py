@@ -11,7 +11,7 @@ from toolhub.tenants.rows.guarded import PublicModel
 
 
 class Transport(models.TextChoices):
-    """How a server is reached."""
+    """Transport by which a server is reached."""
 
     HTTP = "http", "Streamable HTTP"
     #: A process of this installation, which only its settings can name.
@@ -19,7 +19,7 @@ class Transport(models.TextChoices):
 
 
 class McpServer(PublicModel):
-    """One server: where it is, and what it last said of itself. Its tools are called mcp__NAME__TOOL."""
+    """One server: its address, and its last description of itself. Its tools are called mcp__NAME__TOOL."""
 
     name = models.CharField(max_length=32)
     title = models.CharField(max_length=100)
@@ -38,7 +38,7 @@ class McpServer(PublicModel):
     #: While it is off: whether an admin switched it off. Then nobody below switches it on for their own use.
     off_by_admin = models.BooleanField(default=False)
 
-    #: What it said when it was last asked: version of the protocol, name and version, instructions, capabilities.
+    #: Its last answer about itself: version of the protocol, name and version, instructions, capabilities.
     protocol = models.CharField(max_length=16, blank=True, default="")
     server_info = models.JSONField(default=dict, blank=True)
     instructions = models.TextField(blank=True, default="")
@@ -51,7 +51,7 @@ class McpServer(PublicModel):
     refreshing_until = models.DateTimeField(null=True, blank=True)
     listening_until = models.DateTimeField(null=True, blank=True)
     listener = models.CharField(max_length=120, blank=True, default="")
-    #: Who had it read last. Where each member has an own account, it is read again with this one's.
+    #: Member who had it read last. Where each member has an own account, it is read again with this one's.
     read_by = models.ForeignKey(Membership, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     #: One sentence, while it cannot be reached or read, and since when.
     error = models.CharField(max_length=500, blank=True, default="")

@@ -31,7 +31,7 @@ class ServiceSetting(PublicModel):
 
 
 class ConnectionStatus(models.TextChoices):
-    """Where the test of a connection stands."""
+    """Status of the test of a connection."""
 
     #: It waits for a worker.
     QUEUED = "queued", "Waiting for a worker"
@@ -64,12 +64,12 @@ class ConnectionTest(PublicModel):
     server = models.ForeignKey(
         McpServer, on_delete=models.CASCADE, null=True, blank=True, related_name="connection_tests"
     )
-    #: Who asked for it.
+    #: Member who asked for it.
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="+")
     status = models.CharField(max_length=12, choices=ConnectionStatus, default=ConnectionStatus.QUEUED)
     #: One sentence, where it failed.
     reason = models.CharField(max_length=500, blank=True, default="")
-    #: What was found, see `sessions/insight/connections/findings.py`.
+    #: Findings, see `sessions/insight/connections/findings.py`.
     findings = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     #: It has its result by then, or has failed.

@@ -29,7 +29,7 @@ class Toolkit(PublicModel):
 
 
 class ToolkitTool(TenantModel):
-    """A tool of a toolkit, with what this toolkit says of it in place of the tool's own version (its overrides)."""
+    """A tool of a toolkit, with the values that the toolkit sets in place of the tool's own version (its overrides)."""
 
     toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_tools")
     tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="toolkit_tools")

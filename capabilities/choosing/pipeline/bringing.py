@@ -1,4 +1,4 @@
-"""What brings tools to agents: the rule for one tool and one agent, and its answers for many of both.
+"""Ways by which tools come to agents: the rule for one tool and one agent, and its answers for many of both.
 
 A turn, previews, Explain and pages all ask here, so that they agree.
 """
@@ -32,34 +32,34 @@ CORE = "core category "
 
 
 class OwnLine(NamedTuple):
-    """What an agent says of a tool in its own list."""
+    """Line of a tool in an agent's own list."""
 
     place: int | None = None
     is_deferred: bool = False
 
 
 def is_own(agent: Agent, line: OwnLine) -> bool:
-    """Whether a session with the agent begins with the tool as one of the agent's own."""
+    """Return whether a session with the agent begins with the tool as one of the agent's own."""
     return not line.is_deferred and (line.place is not None or agent.has_every_tool)
 
 
 def comes_with_core(agent: Agent, line: OwnLine, *, is_core: bool) -> bool:
-    """Whether a session with the agent begins with the tool because its category is core."""
+    """Return whether a session with the agent begins with the tool because its category is core."""
     return is_core and agent.starts_with_core and not line.is_deferred
 
 
 def begins_with(agent: Agent, line: OwnLine, *, is_core: bool) -> bool:
-    """Whether a session with the agent begins with the tool, without any toolkit."""
+    """Return whether a session with the agent begins with the tool, without any toolkit."""
     return is_own(agent, line) or comes_with_core(agent, line, is_core=is_core)
 
 
 def begins_with_category(agent: Agent, category: Category) -> bool:
-    """Whether a session with the agent begins with every tool of the category."""
+    """Return whether a session with the agent begins with every tool of the category."""
     return agent.has_every_tool or (category.is_core and agent.starts_with_core)
 
 
 def categories_beside(agent: Agent, categories: QuerySet[Category]) -> QuerySet[Category]:
-    """Those of the categories that the agent does not begin with."""
+    """Return those of the categories that the agent does not begin with."""
     if agent.has_every_tool:
         return categories.none()
     return categories.filter(is_core=False) if agent.starts_with_core else categories
@@ -101,7 +101,7 @@ def overrides_in(toolkits: Collection[int], tools: Collection[int] | None = None
 
 
 def without_agent(tools: Collection[int]) -> QuerySet[Tool]:
-    """Those of these tools that no agent begins with or can load: what `ways_between` finds for no agent. Not run."""
+    """Build the query of these tools that no agent begins with or can load: `ways_between` finds no agent for them."""
     found = Tool.objects.filter(pk__in=tools).exclude(category__name=META_CATEGORY)
     core = Agent.objects.filter(starts_with_core=True)
     whole = ToolkitCategory.objects.filter(category=OuterRef("category"), toolkit__agent_toolkits__isnull=False)
@@ -117,7 +117,7 @@ def without_agent(tools: Collection[int]) -> QuerySet[Tool]:
 
 @dataclass(frozen=True)
 class Way:
-    """How one tool comes to one agent."""
+    """Way by which one tool comes to one agent."""
 
     is_own: bool = False
     is_core: bool = False
@@ -132,12 +132,12 @@ class Way:
 
     @property
     def is_from_start(self) -> bool:
-        """Whether a session begins with it: it need not be loaded."""
+        """True where a session begins with the tool: it need not be loaded."""
         return self.is_own or self.is_core or any(line.is_initial for line in self.toolkits)
 
     @property
     def words(self) -> str:
-        """In a few words, for people."""
+        """Way in a few words, for people."""
         if self.is_own:
             return "own tool"
         if self.is_core:
@@ -148,13 +148,13 @@ class Way:
         return f"toolkit {names}" if self.is_from_start else f"can load {names}"
 
 
-#: Of an agent and a tool, by their keys.
+#: Keys of an agent and a tool.
 Pair = tuple[int, int]
 
 
 def ways_between(agents: Collection[Agent], tools: Iterable[Tool]) -> Mapping[Pair, Way]:
-    """How each of these tools, which have their categories at hand, comes to each of these agents; pairs of which
-    nothing brings the tool are left out. At most four queries, whatever the number of agents and tools."""
+    """Return the way by which each of these tools, which have their categories at hand, comes to each of these agents;
+    pairs without a way are left out. At most four queries, whatever the number of agents and tools."""
     by_key = {tool.pk: tool for tool in tools if tool.category.name != META_CATEGORY}
     if not by_key or not agents:
         return {}

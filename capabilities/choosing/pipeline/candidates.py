@@ -1,4 +1,4 @@
-"""What brings a tool within an agent's reach, and in which order: its own, the core, toolkits, loaded categories.
+"""Sources that bring a tool within an agent's reach, in their order: its own, the core, toolkits, loaded categories.
 
 No rights are asked for here.
 """
@@ -24,7 +24,7 @@ from capabilities.models import Agent, AgentToolkit, Tool, ToolkitTool
 
 @dataclass(frozen=True)
 class Bundle:
-    """What can be loaded as one: a toolkit with the categories in it, a category, or a deferred tool of the agent's."""
+    """Bundle that is loaded as one: a toolkit with its categories, a category, or a deferred tool of the agent's."""
 
     name: str
     toolkit_id: int | None = None
@@ -34,12 +34,12 @@ class Bundle:
     description: str = ""
 
     def __hash__(self) -> int:
-        """Of what names it: bundles are looked up for each tool."""
+        """Hash of the fields that name it: bundles are looked up for each tool."""
         return hash((self.name, self.toolkit_id, self.tool_id))
 
     @property
     def kind(self) -> str:
-        """`toolkit`, `category` or `tool`."""
+        """Kind of the bundle: `toolkit`, `category` or `tool`."""
         if self.toolkit_id is not None:
             return "toolkit"
         return "category" if self.tool_id is None else "tool"
@@ -61,19 +61,19 @@ class Candidate:
 
     @property
     def is_routable(self) -> bool:
-        """Whether it may stay out where a message does not need it: no tool that loads others, and none that somebody
+        """True where it may stay out if a message does not need it: no tool that loads others, and none that somebody
         loaded."""
         return is_routable_source(self.source)
 
 
 def is_routable_source(source: str) -> bool:
-    """The same of a candidate's source alone."""
+    """Return whether a candidate of this source may stay out where a message does not need it."""
     return source == OWN or source.startswith(CORE)
 
 
 @dataclass(frozen=True)
 class Clash:
-    """The same tool from two sides that do not agree on its overrides; the first one stands."""
+    """One tool from two sides that do not agree on its overrides; the first one stands."""
 
     existing: Candidate
     candidate: Candidate
@@ -121,13 +121,13 @@ class Offer:
         return dict(found)
 
     def tools_of(self, bundle: Bundle) -> tuple[Candidate, ...]:
-        """What this bundle brings, whoever else brings it too."""
+        """Return the candidates that this bundle brings, whoever else brings them too."""
         return tuple(self._ways_of.get(bundle, ()))
 
 
 @dataclass
 class Row:
-    """One tool with everything that was said of it: its place among the agent's own, and in each toolkit."""
+    """One tool with its lines: its place among the agent's own, and in each toolkit."""
 
     spec: ToolSpec
     is_core: bool
@@ -162,7 +162,7 @@ _offers: Memory[Offer] = Memory(64)
 
 
 def offer_of(agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = (), at: int | None = None) -> Offer:
-    """What the agent has with these bundles, in the order that is kept: its own tools, the core categories, these
+    """Return the agent's tools with these bundles, in the order that is kept: its own tools, the core categories, these
     meta-tools, then each bundle. One query, whatever the number of tools and bundles; none where it was read before
     `at` this registry version of the organisation.
 
@@ -191,7 +191,7 @@ _reaches: Memory[InReach] = Memory(3)
 
 
 def reach_of(agent: Agent, bundles: Sequence[Bundle], *, at: int | None = None) -> InReach:
-    """What these bundles and the agent itself bring. Queries as `offer_of`. Nobody may change its rows."""
+    """Return the tools that these bundles and the agent itself bring. Queries as `offer_of`. Do not change its rows."""
 
     def read() -> InReach:
         rows = rows_of(agent, bundles, sorted(META_TOOLS))
@@ -201,12 +201,13 @@ def reach_of(agent: Agent, bundles: Sequence[Bundle], *, at: int | None = None) 
 
 
 def offer_from(rows: Sequence[Row], agent: Agent, bundles: Sequence[Bundle] = (), *, meta: Sequence[str] = ()) -> Offer:
-    """The same of what was read already; rows that none of these sides brings do no harm."""
+    """Build the offer of `offer_of` from rows that were read already; rows that none of these sides brings are left
+    out."""
     return Offer(tuple(_ways_in(agent, rows, bundles, meta)))
 
 
 def candidates_for(agent: Agent) -> list[Candidate]:
-    """What a session with the agent begins with, apart from the meta-tools. Two queries."""
+    """Return the candidates that a session with the agent begins with, apart from the meta-tools. Two queries."""
     return list(offer_of(agent, [each for each in toolkits_of(agent) if each.is_initial]).candidates)
 
 
@@ -279,7 +280,7 @@ def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta:
 
 
 class _Brought:
-    """Tools by what may bring them, so that each bundle finds its own."""
+    """Tools by the sources that may bring them, so that each bundle finds its own."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.of_kit: dict[int, list[tuple[int, Row]]] = defaultdict(list)
@@ -292,7 +293,8 @@ class _Brought:
                 self.of_kit[kit].append((place, row))
 
     def by(self, bundle: Bundle) -> Iterable[Candidate]:
-        """What no toolkit may hold is left out here too: a tool may have been moved into one of its categories."""
+        """Yield the candidates of the bundle. A tool that no toolkit may hold is left out: it may have been moved into
+        one of the toolkit's categories."""
         kit = bundle.toolkit_id
         if kit is None:
             yield from (Candidate(row.spec, bundle.source, bundle) for row in self._whole(bundle))

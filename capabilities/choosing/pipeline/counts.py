@@ -29,7 +29,7 @@ def tool_tokens(tools: Iterable[ToolSpec], model: ResolvedModel) -> int:
 
 
 def counted_for(tools: Iterable[ToolSpec], model: ResolvedModel) -> tuple[ToolSpec, ...]:
-    """The same tools, each as the model gets it, with the tokens that its family counts."""
+    """Return these tools, each as the model gets it, with the tokens that its family counts."""
     return tuple(_counted(each, model.schema_rules, model.tokenizer.encoding) for each in tools)
 
 

@@ -1,4 +1,4 @@
-"""What a provider searches itself (hosted tool search of Responses): tools that could be loaded, in namespaces.
+"""Namespaces of tools that could be loaded, which a provider searches itself (hosted tool search of Responses).
 
 A model sees the name and the description of a namespace; the provider shows it the definitions that it finds. Rights
 and policies have their say before: only what they let through comes here.
@@ -25,17 +25,17 @@ NAMED = 20
 
 @dataclass(frozen=True)
 class Namespace:
-    """A toolkit, or the agent's own deferred tools, as a provider that searches is told of it."""
+    """A toolkit, or the agent's own deferred tools, in the form for a provider that searches."""
 
     name: str
     description: str
     tools: tuple[ToolSpec, ...]
-    #: Of its name and description, as the model's family counts them.
+    #: Tokens of its name and description, as the model's family counts them.
     tokens: int
 
     @cached_property
     def wire(self) -> str:
-        """Its entry in a `tools` array."""
+        """Entry of the namespace in a `tools` array."""
         return namespace_wire(self.name, self.description, [definition_of(tool) for tool in self.tools])
 
 

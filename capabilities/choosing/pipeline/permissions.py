@@ -1,4 +1,4 @@
-"""What a member may use, and who may use a tool: asked by every selection, every call and every page."""
+"""Permissions: tools that a member may use, members who may use a tool. Every selection, call and page asks here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolhub.tenants.rows.statements import Select, param
 
 @dataclass(frozen=True)
 class MemberPermissions:
-    """Who asks: what the member may use, and the categories that the member may load."""
+    """Permissions of a member: the rights to use tools, and the categories that the member may load."""
 
     rights: Rights
     loads: Reach
@@ -34,7 +34,7 @@ class MemberPermissions:
         return {}
 
     def decide(self, tool: Permittable) -> Permission:
-        """Whether the member may use the tool. Every page, every selection and every call asks here.
+        """Decide whether the member may use the tool. Every page, every selection and every call asks here.
 
         A tool is decided once: Explain asks a hundred times, with one thing changed each time.
         """
@@ -52,7 +52,7 @@ class MemberPermissions:
 
 
 def permissions_of(membership: Membership | int) -> MemberPermissions:
-    """What this member's roles, unexpired grants and admin rights say, now. One query.
+    """Return the permissions by this member's roles, unexpired grants and admin rights, now. One query.
 
     Nothing for one who was removed or may not sign in.
     """
@@ -63,7 +63,7 @@ _rules: Memory[tuple[RoleRules, ...]] = Memory(256)
 
 
 def permissions_at_version(membership: Membership | int) -> tuple[MemberPermissions, int | None]:
-    """The same with the organisation's registry version, for whatever is asked again and again: turns, calls, pages.
+    """Return the member's permissions and the organisation's registry version, for frequent use: turns, calls, pages.
 
     The member's roles, grants and rights are read each time, in one query and with them the version; the rules of these
     roles, which may be thousands, once at each version. In a transaction all of it is read, and the version is None:
@@ -86,7 +86,7 @@ def _key(membership: Membership | int) -> int:
 
 
 def permissions_of_each(members: Collection[int]) -> dict[int, MemberPermissions]:
-    """The same of several members, by key. One query."""
+    """Return the permissions of several members, by key. One query."""
     rows: dict[int, list[Any]] = {member: [] for member in members}
     for *row, member in _rights(_with_rules("__in", members), "__in", members):
         rows[member].append(row)
@@ -155,25 +155,25 @@ _OWN_RIGHTS = Select(lambda: _rights(_without_rules(*_one()), *_one()))
 
 
 def permissions_with_roles(roles: Iterable[int]) -> MemberPermissions:
-    """What somebody with these roles, by key, and nothing else may use. One query."""
+    """Return the permissions of somebody with these roles, by key, and nothing else. One query."""
     columns = ("slug", "mode", "rules__category_id", "rules__tool_id", "rules__effect")
     rows = Role.objects.filter(pk__in=list(roles)).values_list(*columns)
     return _permissions(("role", *row) for row in rows)
 
 
 def may_use(membership: Membership | int, tool: Permittable) -> Permission:
-    """Whether the member may use the tool now. Asked again for every call. One query, or two, as
+    """Return whether the member may use the tool now. Asked again for every call. One query, or two, as
     `permissions_at_version` says."""
     return permissions_at_version(membership)[0].decide(tool)
 
 
 def may_use_nothing(membership: Membership | int) -> bool:
-    """Whether no role and no grant allows the member anything now. One query."""
+    """Return whether no role and no grant allows the member anything now. One query."""
     return permissions_of(membership).rights.allows_nothing
 
 
 def permission_for(membership: Membership | int, tool: Tool) -> Permission:
-    """The same of a row. One query."""
+    """Return the member's permission for the tool of this row, now. One query."""
     return permissions_of(membership).decide(key_of(tool))
 
 
@@ -182,14 +182,14 @@ def key_of(tool: Tool) -> ToolKey:
 
 
 def tool_key(tool_id: int, category_id: int, name: str, kind: str) -> ToolKey:
-    """Of a tool's columns."""
+    """Build a ToolKey from a tool's columns."""
     return ToolKey(tool_id, category_id, name, is_meta_tool(name, kind))
 
 
 def with_grants(
     permissions: MemberPermissions, grants: Iterable[tuple[int | None, int | None, str]]
 ) -> MemberPermissions:
-    """The same with these grants and no others: each a category or a tool, by key, and an effect."""
+    """Return these permissions with these grants and no others: each a category or a tool, by key, and an effect."""
     categories: dict[int, Decision] = {}
     tools: dict[int, Decision] = {}
     for category_id, tool_id, effect in grants:
@@ -203,14 +203,15 @@ def with_grants(
 
 @dataclass(frozen=True)
 class PermittedMembers:
-    """The members who may use one tool, as `MemberPermissions.decide` would say of each."""
+    """The members who may use one tool, as `MemberPermissions.decide` would decide on each."""
 
     members: QuerySet[Membership]
     #: Names of the roles that open the tool, by key.
     opening: Mapping[int, str]
 
     def reason(self, member: Membership) -> str:
-        """What opens it to one of `members`, whose `role_memberships` are fetched, those of `opening` alone."""
+        """Return the reason why one of `members` may use it, whose `role_memberships` are fetched, those of `opening`
+        alone."""
         if member.is_granted:  # type: ignore[attr-defined]
             return "a grant of their own"
         role = next((self.opening[each.role_id] for each in member.role_memberships.all()), None)
@@ -218,7 +219,7 @@ class PermittedMembers:
 
 
 def members_permitted(tool: Tool) -> PermittedMembers:
-    """Who may use the tool now, of those who may sign in. Two queries, and the members' own."""
+    """Return the members who may use the tool now, of those who may sign in. Two queries, and the members' own."""
     key = key_of(tool)
     rules = _rules_of_roles(tool)
     opening = {role.pk: role.name for role, said in rules if said.opens(key.tool_id, key.category_id)}
@@ -284,6 +285,6 @@ def _permissions(rows: Iterable[Any]) -> MemberPermissions:
 
 
 def _note(said: dict[int, Decision], key: int | None, effect: str) -> None:
-    """Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
+    """Note an effect under its key. Of two for one key the deny is kept; anything but an allow counts as one."""
     if key is not None and said.get(key) != "deny":
         said[key] = "allow" if effect == Effect.ALLOW else "deny"

@@ -23,7 +23,7 @@ class Policies:
     providers: Mapping[UUID, Layer] = field(default_factory=dict)
 
     def layers_for(self, provider: UUID | None) -> list[Layer]:
-        """In the order in which they are asked: what the first keeps, the second gets."""
+        """Return the layers in the order in which they are asked: what the first keeps, the second gets."""
         of_provider = self.providers.get(provider) if provider is not None else None
         return [each for each in (self.organisation, of_provider) if each is not None]
 
@@ -43,7 +43,8 @@ _policies: Memory[Policies] = Memory(256)
 
 
 def policies_for(permissions: MemberPermissions, at: int | None) -> Policies:
-    """Those of the organisation in scope, for one whose permissions were read `at` this registry version.
+    """Return the policies of the organisation in scope, for a member whose permissions were read `at` this version of
+    the registry.
 
     No query where it has none, or where they were read before at this version; else one.
     """
@@ -53,12 +54,13 @@ def policies_for(permissions: MemberPermissions, at: int | None) -> Policies:
 
 
 def policies_at(version: int) -> Policies:
-    """Those of the organisation in scope at this registry version. One query; none where they were read before."""
+    """Return the policies of the organisation in scope at this registry version. One query; none where they were read
+    before."""
     return _policies.get((current_scope(), version), read_policies)
 
 
 def read_policies() -> Policies:
-    """As they are stored now. One query."""
+    """Read the policies as they are stored now. One query."""
     rows = Policy.objects.select_related("profile", "provider").defer("provider__api_key")
     organisation, providers = None, dict[UUID, Layer]()
     for row in rows:

@@ -1,4 +1,4 @@
-"""Which of an agent's tools a message needs: the router, asked about candidates, and its answer as a step keeps it.
+"""Routing of an agent's tools by a message: the router, asked about candidates, and its answer as a step keeps it.
 
 The router knows names and texts only; here are the agent's mode and token budget, the categories' keywords, and what
 is never left out.
@@ -48,13 +48,13 @@ BEST = 3
 
 @dataclass(frozen=True)
 class Before:
-    """What a session knows of an agent's last turn. Keys are those of tools."""
+    """Facts that a session keeps about an agent's last turn. Keys are those of tools."""
 
     #: The newest message first.
     messages: tuple[str, ...] = ()
     #: The end of what the agent said last.
     answer: str = ""
-    #: What routing sent.
+    #: Tools that routing sent.
     sent: tuple[int, ...] = ()
     #: Names of tools whose calls the last turn left without an answer from the agent.
     open_calls: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Before:
 
 @dataclass(frozen=True)
 class Decided:
-    """What routing decided with a turn's first model call, and what the turn asked for since, by name."""
+    """Record of routing at a turn's first model call, and the tools that the turn asked for since, by name."""
 
     record: Mapping[str, Any]
     wanted: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class RoutingInputs:
-    """What a message is routed by. `specs` are the tools of the agent that a message may leave out, whoever asks."""
+    """Inputs that a message is routed by. `specs` are the agent's tools that a message may leave out, whoever asks."""
 
     specs: tuple[ToolSpec, ...]
     keywords: Keywords
@@ -116,7 +116,7 @@ class Counted(Mapping[str, int]):
 
 
 def is_routed(agent: Agent) -> bool:
-    """Whether messages decide what is sent: where the tools never change, they do not."""
+    """Return whether messages decide which tools are sent: where the tools never change, they do not."""
     return agent.routing_mode != RoutingMode.OFF and agent.loading_mode != LoadingMode.CONSTANT
 
 
@@ -129,9 +129,9 @@ def routed(
     keeps_sent: bool = False,
     tokens_of: TokensOf = lambda spec: spec.tokens,
 ) -> Routed:
-    """Which of these candidates go out for the message. What somebody loaded is not looked at. Where something is left
-    out, `search_tools` goes along, else not for that alone. Where nothing matches, no tool that loads others goes in
-    mode `keywords` or for small talk, and `search_tools` alone for any other message. No query.
+    """Route these candidates: which of them go out for the message. Tools that somebody loaded are not looked at. Where
+    something is left out, `search_tools` goes along, else not for that alone. Where nothing matches, no tool that loads
+    others goes in mode `keywords` or for small talk, and `search_tools` alone for any other message. No query.
 
     `keeps_sent`: what the last turn sent stays, so that a provider's cache holds. `tokens_of`: what a definition takes.
     """
@@ -161,7 +161,8 @@ def routed(
 
 
 def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[str, str], dict[str, Any]]:
-    """What the first round sent and what was asked for since, with the record of both."""
+    """Return the tools that the first round sent and those asked for since, each with its reason, and the record of
+    both."""
     record, by_key = decided.record, {each.spec.tool_id: each.spec.name for each in looked_at}
     ids, found = integers(record.get("kept")), integers(record.get("wanted"))
     reasons = _reasons_of(record)
@@ -246,7 +247,8 @@ def _pinned(message: str, before: Before, looked_at: Sequence[Candidate]) -> dic
 def _with_sent(
     reasons: Mapping[str, str], found: Route, sent_before: Sequence[str], pinned: Iterable[str]
 ) -> dict[str, str]:
-    """What was sent stays, and is all there is, unless one of the best is missing or of what must go along."""
+    """Return the tools to send, with their reasons: those sent before stay, and are all, unless one of the best, or of
+    those that must go along, is missing."""
     best = [each.name for each in sorted(found.kept, key=lambda each: -each.score)][:BEST]
     stays = {name: reasons.get(name, "sent before in this session") for name in sent_before}
     if set(stays).issuperset([*best, *pinned]) and stays:
@@ -255,7 +257,7 @@ def _with_sent(
 
 
 def _reason(kept: Kept, found: Route, category: str) -> str:
-    """In words, as verdicts and steps show it."""
+    """Return the reason in words, as verdicts and steps show it."""
     if kept.why == "category" or (kept.why == "toolkit" and category in dict(found.categories)):
         words = " and ".join(f"“{word}”" for word in dict(found.categories).get(category, ())[:3])
         return f"{'keywords' if ' and ' in words else 'keyword'} {words} in category {category}"
@@ -275,7 +277,8 @@ def _ordinal(number: int) -> str:
 
 
 def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a stored record says of each tool that the stored verdicts of the other stages let through."""
+    """Return the router's verdicts from a stored record: one for each tool that the stored verdicts of the other stages
+    let through."""
     if not record:
         return []
     stopped = {each["tool"] for each in verdicts if not each["kept"]}
@@ -327,12 +330,12 @@ def _too_large_in(record: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def integers(value: object) -> list[int]:
-    """Those of a stored list that are whole numbers."""
+    """Return the entries of a stored list that are whole numbers."""
     return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Those of a stored list that are text."""
+    """Return the entries of a stored list that are text."""
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 

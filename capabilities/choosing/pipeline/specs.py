@@ -113,7 +113,7 @@ def version_of(spec: ToolSpec) -> ToolVersion:
 
 
 def spec_annotations() -> dict[str, Any]:
-    """What a query of tools is annotated with, so that it has the columns of a ToolSpec."""
+    """Return the annotations that give a query of tools the columns of a ToolSpec."""
     signed_with = Coalesce("credential", "server__credential")
     return {"is_ready": is_ready(), "acts_as_organisation": acts_as_organisation(), "signed_with": signed_with}
 

@@ -1,4 +1,4 @@
-"""Which tools a model call carries: one pipeline, a verdict for each tool at each stage that looked at it.
+"""Pipeline that selects the tools of a model call: a verdict for each tool at each stage that looked at it.
 
 `gather` is the only stage that adds; every later one only removes. Each stage is a function from candidates to
 verdicts, so that a new one is one line in STAGES. It knows no session: what one adds comes with the `Situation`.
@@ -49,13 +49,13 @@ class Selection:
 
     tools: tuple[ToolSpec, ...]
     verdicts: tuple[Verdict, ...]
-    #: What the tools' tokens are counted by.
+    #: Encoding by which the tools' tokens are counted.
     encoding: str = O200K
-    #: What would be sent if the message left nothing out.
+    #: Tools that would be sent if the message left nothing out.
     all_tools: tuple[ToolSpec, ...] = ()
-    #: What routing decided, as the step of the model call keeps it; empty where it did not look.
+    #: Record of routing, as the step of the model call keeps it; empty where it did not look.
     routing: Mapping[str, Any] = field(default_factory=dict)
-    #: What the provider searches, behind the tools.
+    #: Namespaces that the provider searches, behind the tools.
     namespaces: tuple[Namespace, ...] = ()
 
     @cached_property
@@ -84,12 +84,12 @@ class Selection:
 
     @property
     def tokens(self) -> int:
-        """Of the definitions, and of what a model sees of namespaces, as its family counts them."""
+        """Tokens of the definitions, and of the parts of namespaces that a model sees, as its family counts them."""
         return sum(tool.tokens for tool in self.tools) + self._namespace_tokens
 
     @property
     def all_tokens(self) -> int:
-        """Of what would be sent if the message left nothing out."""
+        """Tokens of all that would be sent if the message left nothing out."""
         return sum(tool.tokens for tool in self.all_tools) + self._namespace_tokens
 
     @property
@@ -98,12 +98,12 @@ class Selection:
 
     @property
     def overrides(self) -> dict[str, dict[str, float | int]]:
-        """As a ToolSet keeps them."""
+        """Overrides of the tools sent, by the key of their version, as a ToolSet keeps them."""
         return {str(tool.version_id): tool.overrides.values for tool in self.all_sent if tool.overrides != NO_OVERRIDES}
 
     @property
     def instructions(self) -> str:
-        """What these tools tell the model beside, each under its name."""
+        """Instructions of these tools for the model, each under its tool's name."""
         told = [f"{tool.name}: {tool.instructions.strip()}" for tool in self.tools if tool.instructions.strip()]
         return "\n\n".join(told)
 
@@ -114,7 +114,7 @@ class Selection:
 
     @property
     def lasting_verdicts(self) -> Sequence[Verdict]:
-        """Those that do not change with the message, in an order that does not either: as a VerdictSet keeps them."""
+        """Verdicts that do not change with the message, in an order that stays too: as a VerdictSet keeps them."""
         if not self.routing:
             return self.verdicts
         lasting = [each for each in self.verdicts if each.stage not in ("router", "limit")]
@@ -123,7 +123,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Situation:
-    """What the stages may look at: who asks which agent and model, with which message, and what a session adds."""
+    """Facts that the stages look at: who asks which agent and model, with which message, and what a session adds."""
 
     permissions: MemberPermissions
     agent: Agent
@@ -138,14 +138,14 @@ class Situation:
     left_out: frozenset[Bundle] = field(default_factory=frozenset)
     #: The organisation's policy and those of its providers.
     policies: Policies = NO_POLICIES
-    #: Of a turn that nobody attends: why each call of a tool would ask a person, "" where not each one does. None where
-    #: somebody answers.
+    #: For a turn that nobody attends: why each call of a tool would ask a person, "" where not each one does. None
+    #: where somebody answers.
     why_asks: Callable[[ToolSpec], str] | None = None
-    #: What the message is routed by; None where nothing may be left out, as on a page that says what may be sent.
+    #: Inputs of routing; None where nothing may be left out, as on a page that says what may be sent.
     routing: RoutingInputs | None = None
-    #: What the provider may search beside, in its order.
+    #: Namespaces that the provider may search besides, in their order.
     namespaces: tuple[Namespace, ...] = ()
-    #: What the model's provider refused, by the key of the tool.
+    #: Refusals of the model's provider, by the key of the tool.
     refusals: Refusals = field(default_factory=dict)
     #: The runtime settings around a call, read where a definition is large.
     layers: Callable[[], Layers] | None = None
@@ -155,7 +155,7 @@ Stage = Callable[[Situation, Sequence[Candidate]], list[Verdict]]
 
 
 def select(situation: Situation, offer: Offer) -> Selection:
-    """What is sent of what is at hand, in its order, with the verdicts of all stages. No query."""
+    """Select the tools to send from an offer, in its order, with the verdicts of all stages. No query."""
     gathered = in_order([each for each in offer.candidates if each.bundle not in situation.left_out], situation)
     verdicts = [Verdict(each.spec.name, "gather", True, each.source) for each in gathered]
     verdicts += [
@@ -207,12 +207,12 @@ def _routed(situation: Situation, candidates: Sequence[Candidate]) -> Routed:
 
 
 def adds_tools(agent: Agent, model: ResolvedModel) -> bool:
-    """Whether what the agent loads is added to the conversation with this model."""
+    """Return whether tools that the agent loads are added to the conversation with this model."""
     return LoadingMode(agent.loading_mode).is_native and not model.why_no_added_tools
 
 
 def searches_tools(agent: Agent, model: ResolvedModel) -> bool:
-    """Whether this model's provider searches what the agent could load."""
+    """Return whether this model's provider searches the tools that the agent could load."""
     return agent.loading_mode == LoadingMode.NATIVE_SEARCH and not model.why_no_tool_search
 
 
@@ -222,12 +222,12 @@ def _verdicts_of(by_message: Routed) -> list[Verdict]:
 
 
 def _readable(candidates: Sequence[Candidate]) -> tuple[ToolSpec, ...]:
-    """Without the reader where nothing else is sent."""
+    """Return the tools of the candidates, without the reader where nothing else is sent."""
     return tuple(each.spec for each in candidates if len(candidates) > 1 or not is_reader(each.spec))
 
 
 def is_reader(spec: ToolSpec) -> bool:
-    """Whether it is the tool that reads on in results of others."""
+    """Return whether it is the tool that reads on in results of others."""
     return spec.is_meta and spec.name == READ_RESULT
 
 
@@ -239,7 +239,7 @@ def _without_reader(selection: Selection) -> Selection:
 
 
 def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:
-    """In the order in which they were sent last; what is new comes behind."""
+    """Sort the candidates by the order in which they were sent last; new ones come behind."""
     place = {key: number for number, key in enumerate(situation.sent_before)}
     return sorted(candidates, key=lambda each: place.get(each.spec.tool_id, len(place)))
 
@@ -247,7 +247,7 @@ def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Cand
 def narrowed(
     situation: Situation, candidates: Sequence[Candidate], stages: Sequence[Stage] | None = None
 ) -> tuple[list[Candidate], list[Verdict]]:
-    """What is left after every stage (or after these), and what each of them said."""
+    """Return the candidates that are left after every stage (or after these), and the verdicts of each of them."""
     verdicts: list[Verdict] = []
     for stage in STAGES if stages is None else stages:
         looked_at = stage(situation, candidates)
@@ -317,12 +317,12 @@ def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Ver
 
 
 def policy(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """What the organisation's policy says. Nothing where there is none."""
+    """Verdicts of the organisation's policy; empty where there is none."""
     return _said_by("policy", situation.policies.organisation, candidates)
 
 
 def provider_policy(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """What the policy of the model's provider says. Nothing where there is none."""
+    """Verdicts of the policy of the model's provider; empty where there is none."""
     return _said_by("provider_policy", situation.policies.providers.get(situation.model.provider.public_id), candidates)
 
 
@@ -334,7 +334,7 @@ def _said_by(stage: str, layer: Layer | None, candidates: Sequence[Candidate]) -
 
 
 def answerable(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """What a turn goes without that nobody attends. Nothing where somebody answers."""
+    """Refuse the tools that an unattended turn goes without; empty where somebody answers."""
     if situation.why_asks is None:
         return []
     found = [(each.spec.name, situation.why_asks(each.spec)) for each in candidates]
@@ -342,7 +342,7 @@ def answerable(situation: Situation, candidates: Sequence[Candidate]) -> list[Ve
 
 
 def taken(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """What the model's provider refused, and would be sent in the same form again."""
+    """Refuse the tools that the model's provider refused, and that would be sent in the same form again."""
     found = (
         [(each.spec, situation.refusals.get(each.spec.tool_id)) for each in candidates] if situation.refusals else []
     )
@@ -355,7 +355,7 @@ def taken(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict
 
 
 def of_size(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """What is too large to be sent at all. Nothing is read where no definition is large."""
+    """Refuse the tools that are too large to be sent at all. Nothing is read where no definition is large."""
     large = [each.spec for each in candidates if each.spec.tokens > LEAST // 2]
     found = [spec for spec in counted_for(large, situation.model) if spec.tokens > LEAST]
     layers = situation.layers() if found and situation.layers is not None else ()
@@ -364,14 +364,15 @@ def of_size(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdi
 
 
 def taken_when_loaded(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """The same of what could be loaded. Nothing for an agent that searches and calls that, and is never sent it."""
+    """Apply `taken` and `of_size` to tools that could be loaded; empty for an agent that searches and calls them, and
+    is never sent them."""
     if situation.agent.loading_mode == LoadingMode.CONSTANT:
         return []
     return [*taken(situation, candidates), *of_size(situation, candidates)]
 
 
 def router(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
-    """What the message needs of the agent's own and the core tools."""
+    """Verdicts on the agent's own and the core tools: whether the message needs them."""
     return _verdicts_of(_routed(situation, candidates))
 
 
@@ -383,14 +384,14 @@ def within_limit(situation: Situation, candidates: Sequence[Candidate]) -> list[
 
 
 class Rank(IntEnum):
-    """Who stays where not all can; within a rank the order counts."""
+    """Rank by which tools stay where not all can; within a rank the order counts."""
 
-    #: What loads others: without it nothing more could be had.
+    #: Tools that load others: without them nothing more could be had.
     META = 0
     OWN = 1
     #: Somebody wanted it.
     LOADED = 2
-    #: What reads on in the results of others.
+    #: Tools that read on in the results of others.
     READER = 3
     CORE = 4
 
@@ -417,11 +418,11 @@ STAGES: tuple[Stage, ...] = (
     router,
     within_limit,
 )
-#: What lets a member use a tool, whatever the message and however many the model takes.
+#: Stages that let a member use a tool, whatever the message and however many the model takes.
 PERMITTING_STAGES: tuple[Stage, ...] = STAGES[: STAGES.index(taken)]
-#: What a definition goes out through, whoever calls the tool.
+#: Stages that a definition goes out through, whoever calls the tool.
 SENDING_STAGES: tuple[Stage, ...] = (taken, of_size)
-#: What keeps a tool from being loaded; one that only needs set-up is listed, and says so.
+#: Stages that keep a tool from being loaded; one that only needs set-up is listed, and says so.
 LOADABLE_STAGES: tuple[Stage, ...] = (
     enabled,
     in_scope,

@@ -1,4 +1,4 @@
-"""Which tools a text calls for. Pure functions, no Django."""
+"""Routing: choice of the tools that a text calls for. Pure functions, no Django."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How many tools go: those that rank best, up to a number of tokens."""
+"""Budget of routing: the tools that rank best are sent, up to a number of tokens."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def budget_of(request: RouteRequest) -> int:
 
 
 def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -> tuple[list[Kept], list[str]]:
-    """Those of `chosen`, in its order, that fit into the budget beside what is pinned; and the names of those that are
-    larger than all of it.
+    """Return those of `chosen`, in its order, that fit into the budget beside what is pinned; and the names of those
+    that are larger than all of it.
 
     What does not fit ends the row, unless fewer than AT_LEAST are in it: then smaller ones behind it are looked at.
     """
@@ -51,7 +51,8 @@ def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -
 
 
 def with_small_toolkits(index: Index, chosen: Sequence[Kept]) -> list[Kept]:
-    """`chosen`, with the rest of a small toolkit moved up behind the first ones where two of those are its tools."""
+    """Return `chosen`, with the rest of a small toolkit moved up behind the first ones where two of those are its
+    tools."""
     first = chosen[:AMONG]
     of = {each.name: index.documents[index.numbers[each.name]].toolkit for each in chosen if each.name in index.numbers}
     leading = [of.get(each.name, "") for each in first]

@@ -1,4 +1,4 @@
-"""Which categories a message speaks of: the operator's keywords first, then the words of their tools."""
+"""Choice of the categories that a message is about: the operator's keywords first, then the words of their tools."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from capabilities.choosing.routing.index import Index, build_index
 from capabilities.choosing.routing.keywords import Keywords
 from capabilities.choosing.routing.ranking import fields_of
 
-#: What a matched keyword counts beside the ranking, whose best has 1; and each further word of it.
+#: Score of a matched keyword beside the ranking, whose best has 1; and of each further word of it.
 MATCHED = 0.5
 FURTHER_WORD = 0.25
-#: What a matched keyword says for a message to be about tools at all.
+#: Support that a matched keyword gives for a message to be about tools at all.
 SUPPORT = 0.7
 #: Share of the small talk that is kept out: less than for tools, a category costs little.
 SHARE = 0.88

@@ -1,4 +1,4 @@
-"""What is known of a tool before a message comes: its texts by field."""
+"""Documents of tools, known before a message comes: their texts by field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-#: Of a schema, how deep properties are read and how many characters of their texts.
+#: Depth to which properties of a schema are read, and characters of their texts.
 MAX_DEPTH = 4
 MAX_PARAMETER_CHARACTERS = 4_000
 

@@ -58,7 +58,7 @@ class Table:
         return np.stack(found) if found else np.zeros((0, self.size), dtype=np.float32)
 
     def _pieces_of_words(self, words: Sequence[str]) -> list[list[int]]:
-        """As `_pieces`, in one call for all: a piece that begins a word begins with START."""
+        """Return the pieces of each word, like `_pieces`, in one call: a piece that begins a word begins with START."""
         encoded = self.tokenizer.encode(" ".join(words), add_special_tokens=False)
         found: list[list[int]] = []
         for number, piece in zip(encoded.ids, encoded.tokens, strict=True):

@@ -1,4 +1,4 @@
-"""What one document gives to any index: its words by field. Kept by content, so that a changed catalogue is indexed
+"""Features of one document for any index: its words by field. Kept by content, so that a changed catalogue is indexed
 again at the price of what changed."""
 
 from __future__ import annotations

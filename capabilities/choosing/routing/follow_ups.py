@@ -1,4 +1,4 @@
-"""What a message owes to the turn before: whether it only says to go on, and whether a question is open."""
+"""Link of a message to the turn before: whether it only says to go on, and whether a question is open."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _OFFER = re.compile(
 
 
 def is_follow_up(message: str) -> bool:
-    """Whether the message says to go on and nothing else: "yes, go ahead", "do it", "and the second one?"."""
+    """Return whether the message says to go on and nothing else: "yes, go ahead", "do it", "and the second one?"."""
     words = words_of(message[:200])
     return 0 < len(words) <= MAX_WORDS and len(message) <= 200 and ASSENT.issuperset(words)
 
 
 def is_open_question(assistant: str) -> bool:
-    """Whether the assistant's last message waits for something that its task needs; an offer of help does not."""
+    """Return whether the assistant's last message waits for something that its task needs; an offer of help does
+    not."""
     end = assistant[-600:]
     asks = [part for part in re.split(r"(?<=[.!?])\s+", end) if _ASKS.search(part)]
     return any(not _OFFER.search(part) for part in asks)

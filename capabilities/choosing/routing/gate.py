@@ -1,4 +1,4 @@
-"""Whether a message calls for any tool at all: what it says of the catalogue, against how like small talk it is.
+"""Gate: whether a message calls for any tool at all, by its likeness to the catalogue against that to small talk.
 
 The threshold is a catalogue's own: most of the stored small talk stays below it. Nothing is learnt from messages.
 """
@@ -28,7 +28,7 @@ TELLING = 3
 FOREIGN = 0.5
 COSINE = 2.0
 ALIKE = 2.0
-#: What a message must have at least, if it has no word of the catalogue: a word as near to one, or such a cosine.
+#: Least likeness of a message without a word of the catalogue: a word as near to one, or such a cosine.
 NEAR_ENOUGH = 0.3
 COSINE_ENOUGH = 0.35
 #: Characters of a word that are looked at for parts.
@@ -79,8 +79,8 @@ def _measured(index: Index, share: float) -> float:
 
 
 def calls_for_tools(index: Index, message: str, cosine: float, *, support: float = 0.0, share: float = SHARE) -> bool:
-    """Whether the message reaches the threshold. cosine: the highest of the allowed tools. support: what speaks for
-    tools beside the message's own words."""
+    """Return whether the message reaches the threshold. cosine: the highest of the allowed tools. support: the evidence
+    for tools beside the message's own words."""
     if not _words(index, message):
         return False
     figure = _figure(index, message, cosine, float(_alike((message,)).max()), 0)
@@ -88,8 +88,8 @@ def calls_for_tools(index: Index, message: str, cosine: float, *, support: float
 
 
 def is_small_talk(message: str) -> bool:
-    """Whether the message is all but one of the stored sentences of small talk, whatever the catalogue, or has no word
-    ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %."""
+    """Return whether the message is almost one of the stored sentences of small talk, whatever the catalogue, or has no
+    word ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %."""
     return not words_of(message) or float(_alike((message,)).max(initial=0.0)) >= NEARLY_THE_SAME
 
 
@@ -112,8 +112,8 @@ def _words(index: Index, text: str) -> list[str]:
 
 
 def is_spoken_of(index: Index, message: str, cosine: float) -> bool:
-    """Whether a word of the message is the catalogue's, or near to one that is no part of it, or the cosine is high:
-    "multitasking" is near to "task" for its letters alone."""
+    """Return whether a word of the message is the catalogue's, or near to one that is no part of it, or the cosine is
+    high: "multitasking" is near to "task" for its letters alone."""
     if cosine >= COSINE_ENOUGH:
         return True
     words = _words(index, message)
@@ -147,7 +147,8 @@ def _best_cosines(index: Index, texts: Sequence[str]) -> Floats:
 
 
 def _alike(texts: Sequence[str]) -> Floats:
-    """How much each text is like each stored sentence: the cosine, or without a table the share of words in common."""
+    """Return the likeness of each text to each stored sentence: the cosine, or without a table the share of words in
+    common."""
     talk = small_talk()
     vectors = _vectors(texts)
     if talk.vectors is not None and vectors is not None:

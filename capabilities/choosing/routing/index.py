@@ -34,7 +34,7 @@ KEPT_CHOICES = 64
 
 @dataclass(frozen=True, eq=False)
 class Postings:
-    """For each term the documents that have it: those of term t are `documents[starts[t]:starts[t + 1]]`."""
+    """Documents by the terms that they have: those of term t are `documents[starts[t]:starts[t + 1]]`."""
 
     terms: dict[object, int]
     starts: Ids
@@ -42,7 +42,7 @@ class Postings:
 
     @property
     def found(self) -> Ids:
-        """How many documents have each term."""
+        """Number of documents that have each term."""
         return np.diff(self.starts)
 
 
@@ -139,7 +139,7 @@ def build_index(documents: Sequence[Document], *, embedding: bool = True) -> Ind
 
 
 def _name_order(documents: Sequence[Document]) -> Ids:
-    """For each document its place in the order of names."""
+    """Return the place of each document in the order of names."""
     order = np.empty(len(documents), dtype=np.int32)
     order[sorted(range(len(documents)), key=lambda at: documents[at].name)] = np.arange(len(documents))
     return order
@@ -186,7 +186,7 @@ def _impacts(features: list[Features], counts: Floats, rows: Ids) -> Floats:
 
 
 def _name_shares(counts: Floats, rarity: Floats, rows: Ids, size: int) -> Floats:
-    """For each posting, what share of the document's name its stem is, by rarity; 0 where it is not in the name."""
+    """Return for each posting the share of its stem in the document's name, by rarity; 0 where it is not in there."""
     named = np.where(counts[:, 0] > 0, rarity, np.float32(0))
     whole = np.bincount(rows, weights=named, minlength=size)
     shares: Floats = (named / np.maximum(whole[rows], 1e-6)).astype(np.float32)
@@ -194,7 +194,7 @@ def _name_shares(counts: Floats, rarity: Floats, rows: Ids, size: int) -> Floats
 
 
 def _words(features: list[Features], stems: Postings) -> tuple[str, ...]:
-    """For each stem a word of the catalogue that it is the stem of."""
+    """Return a word of the catalogue for each stem, in the order of the stems."""
     words: dict[object, str] = {}
     for each in features:
         for root, word in zip(each.stems, each.words, strict=True):

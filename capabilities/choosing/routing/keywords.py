@@ -11,7 +11,7 @@ from itertools import takewhile
 from capabilities.choosing.routing.words import ENGLISH, stem, words_of
 
 Matches = tuple[tuple[str, tuple[str, ...]], ...]
-#: What may follow where two forms of one English word part: commit|ted, deploy|s, stud|ies. Not commit|ment.
+#: Endings that may follow where two forms of one English word part: commit|ted, deploy|s, stud|ies. Not commit|ment.
 _INFLECTION = re.compile(r"(?:e?s|e?d|e|y|ies|ied|ying|[a-z]?ing|[a-z]ed)?")
 
 
@@ -63,7 +63,7 @@ def _stands_in(sequence: tuple[str, ...], words: list[str], languages: tuple[str
 
 @lru_cache(maxsize=50_000)
 def _is_form(one: str, other: str, languages: tuple[str, ...]) -> bool:
-    """Whether the two are forms of one word in any of the languages."""
+    """Return whether the two are forms of one word in any of the languages."""
     if one == other:
         return True
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,4 +1,4 @@
-"""How well each document answers a text: BM25F with near words, vectors, the share of a name, pairs of words."""
+"""Score of each document for a text: BM25F with near words, vectors, the share of a name, pairs of words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capabilities.choosing.routing.features import Floats
 from capabilities.choosing.routing.index import NEAR_SIZE, Ids, Index, NearStems, Postings, Vectors
 from capabilities.choosing.routing.words import content_words, stem
 
-#: What each field of a score counts, where its best document has 1.
+#: Weight of each field of a score, where its best document has 1.
 LEXICAL = np.float32(1.5)
 SEMANTIC = np.float32(1.7)
 NAMED = np.float32(0.7)
@@ -89,7 +89,7 @@ def terms_with_near(index: Index, words: Mapping[str, int], near: NearStems) -> 
 
 
 def near_stems(index: Index, words: Iterable[str]) -> NearStems:
-    """For each word the stems of the catalogue that are near it, with what they count; nothing without a table."""
+    """Return the stems of the catalogue near each word, with their weights; empty without a table."""
     vectors = index.vectors
     if vectors is None:
         return {}
@@ -127,7 +127,8 @@ def _pair_terms(index: Index, sequence: list[str]) -> dict[int, float]:
 
 
 def _gather(postings: Postings, terms: list[dict[int, float]], values: Floats | None, shape: tuple[int, int]) -> Floats:
-    """For each text and document the sum over the text's terms of what the term counts times the posting's value."""
+    """Return for each text and document the sum over the text's terms of the term's weight times the posting's
+    value."""
     numbers = np.array([number for each in terms for number in each], dtype=np.int32)
     counts = np.array([count for each in terms for count in each.values()], dtype=np.float32)
     rows = np.repeat(np.arange(len(terms)), [len(each) for each in terms])

@@ -1,4 +1,4 @@
-"""What the router is asked, and what it answers."""
+"""Requests to the router, and its answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Why = Literal["pinned", "named", "before", "ranked", "category", "toolkit"]
 
 @dataclass(frozen=True)
 class Context:
-    """What came before the message. `last_user` has the newest message first; `sent_before` are the names sent for the
-    last turn; `is_unfinished` says that a task is open (the last turn ended with a question, or waits)."""
+    """Conversation before the message. `last_user` has the newest message first; `sent_before` are the names sent for
+    the last turn; `is_unfinished` says that a task is open (the last turn ended with a question, or waits)."""
 
     last_user: tuple[str, ...] = ()
     last_assistant: str = ""
@@ -53,7 +53,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Route:
-    """What goes out for a message.
+    """Tools that are sent for a message.
 
     kept: in the order in which they are sent. ranked: at most 50 names, best first, 1 is the best possible score.
     categories: those that the keywords name, with the phrases that matched. is_empty: the message calls for no tool

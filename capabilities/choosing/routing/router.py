@@ -1,4 +1,4 @@
-"""Which of the allowed tools a message calls for. The entries of this room: `route`, and `rank_names` to search."""
+"""Router: the allowed tools that a message calls for. The entries of this room: `route`, and `rank_names` to search."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from capabilities.choosing.routing.words import content_words, words_of
 MAX_RANKED = 50
 #: Tools whose price is looked at, those that rank best without it.
 CANDIDATES = 100
-#: What the best answer to one step of a message counts, against the answer to the whole.
+#: Weight of the best answer to one step of a message, against the answer to the whole.
 CLAUSE = np.float32(0.8)
-#: What earlier texts count: the user's last message, the one before, the assistant's last one.
+#: Weights of earlier texts: the user's last message, the one before, the assistant's last one.
 LAST_USER, USER_BEFORE, LAST_ASSISTANT = 0.35, 0.14, 0.5
 #: They count more for a short message: (SPAN - its content words) / 10, at least and at most this.
 SPAN, LEAST, MOST = 24, 0.15, 1.5
-#: What a keyword of the tool's category counts, and what it says for a message to be about tools.
+#: Score of a keyword of the tool's category, and its support for a message to be about tools.
 KEYWORD, SUPPORT = np.float32(0.6), 0.5
 #: An expensive definition must rank better: per doubling of its tokens.
 PRICE = np.float32(0.1)
@@ -122,7 +122,8 @@ def _rank(index: Index, request: RouteRequest, matched: Collection[str]) -> _Ran
 
 
 def _scores(index: Index, message: str, context: Context, allowed: Ids) -> tuple[Floats, float]:
-    """What the whole message says, or one step of it, and what came before; and the message's highest cosine."""
+    """Return the scores by the whole message, or one step of it, and by what came before; and the message's highest
+    cosine."""
     clauses = clauses_of(message)
     earlier = _earlier(context)
     fields = fields_of(index, [message, *clauses, *earlier])
@@ -168,7 +169,8 @@ def _order(index: Index, scores: Floats, among: Ids, limit: int) -> Ids:
 
 
 def _in_order(kept: list[Kept], before: tuple[str, ...]) -> tuple[Kept, ...]:
-    """What was sent for the last turn stays first, in its old order; then the others as they come."""
+    """Return the tools in order: first those sent for the last turn, in their old order; then the others as they
+    come."""
     place: Mapping[str, int] = {name: at for at, name in enumerate(dict.fromkeys(before))}
     old = sorted((each for each in kept if each.name in place), key=lambda each: place[each.name])
     return (*old, *(each for each in kept if each.name not in place))

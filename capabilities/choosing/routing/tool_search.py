@@ -15,7 +15,7 @@ from capabilities.choosing.routing.router import rank_names
 #: Characters and words of a query that are looked for.
 MAX_QUERY = 200
 MAX_WORDS = 8
-#: What ranks below this share of the best is not found: it has a word in common, and is about something else.
+#: A tool below this share of the best score is not found: it has a word in common, and is about something else.
 FLOOR = 0.25
 #: Where a word of the query stands in a tool, as `search_tools` tells the model.
 EXACT_NAME = 100
@@ -32,7 +32,7 @@ _NAME = re.compile(r"\S*[a-zA-Z0-9][_-]+[a-zA-Z0-9]\S*")
 
 @dataclass(frozen=True)
 class Searched:
-    """A tool as its score is told. `title` is what people call what it comes with; `name` is its key."""
+    """A tool as it is scored. `title` is the name for people of its toolkit or category; `name` is its key."""
 
     name: str
     title: str
@@ -65,7 +65,8 @@ def names_found(index: Index, query: str, *, near: bool = False) -> list[str]:
 
 
 def _lacks_a_word_of(query: str) -> Callable[[str], bool]:
-    """Whether a name is without one of the query's words, in any form; of the last one the beginning is enough."""
+    """Build the test of a name for lacking one of the query's words, in any form; of the last one the beginning is
+    enough."""
     words = stems.content_words(query) or stems.words_of(query)
     wanted, last = {stems.stem(word) for word in words[:-1]}, words[-1] if words else ""
 
@@ -82,7 +83,7 @@ def _stems_of(name: str) -> frozenset[str]:
 
 
 def _has_any(index: Index, query: str) -> bool:
-    """Whether any word of the query stands in any tool, in any form; of the last one, its beginning."""
+    """Return whether any word of the query stands in any tool, in any form; of the last one, its beginning."""
     words = stems.words_of(query)
     terms = index.stems.terms
     if any(stems.stem(word) in terms for word in words):
@@ -110,15 +111,15 @@ def _text(document: Document) -> str:
 
 
 def score_of(query: str, tool: Searched) -> int:
-    """Where the query stands in the tool, 10 to 100: 100 where it is the name, else the best place of any of its words
-    as they are written, 10 where none of them stands there so."""
+    """Return the score of the query's place in the tool, 10 to 100: 100 where it is the name, else the best place of
+    any of its words as they are written, 10 where none of them stands there so."""
     if query.strip().casefold() == tool.name.casefold():
         return EXACT_NAME
     return max(_scores(set(words_of(query)), tool), default=0) or RANKED
 
 
 def _scores(words: Iterable[str], tool: Searched) -> list[int]:
-    """For each word, that of the best place where it stands."""
+    """Return for each word the score of the best place where it stands; 0 without one."""
     places = (
         (NAME_TOKEN, set(words_of(tool.name))),
         (TITLE, set(words_of(tool.title))),
@@ -129,6 +130,6 @@ def _scores(words: Iterable[str], tool: Searched) -> list[int]:
 
 
 def words_of(text: str) -> list[str]:
-    """Its words in lower case; `file_read` and `fileRead` are two words each."""
+    """Return the words of a text in lower case; `file_read` and `fileRead` are two words each."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
     return [word.casefold() for word in WORD.findall(parted)]

@@ -72,7 +72,7 @@ def stem(word: str, language: str = ENGLISH) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Its words in lower case; `file_read` and `fileRead` are two words each, `s3` is `s` and `3`."""
+    """Return the words of a text in lower case; `file_read` and `fileRead` are two words each, `s3` is `s` and `3`."""
     return list(_words(text[:MAX_CHARACTERS]))
 
 
@@ -94,7 +94,7 @@ def _parts(run: str) -> list[str]:
 
 
 def content_words(text: str, language: str = ENGLISH) -> list[str]:
-    """Its words without those that say nothing about which tool is meant."""
+    """Return the words of a text without those that say nothing about which tool is meant."""
     stop = STOP_WORDS_OF[language]
     return [word for word in words_of(text) if word not in stop]
 

@@ -44,5 +44,5 @@ def _entry(entry: Element) -> dict[str, Any]:
 
 
 def _text(element: Element | None) -> str:
-    """All that the element says, on one line."""
+    """Text of the element, on one line."""
     return "" if element is None else " ".join("".join(element.itertext())[:TEXT_LIMIT].split())

@@ -8,12 +8,12 @@ from capabilities.contract.documents import DocumentRefused, read_document
 from capabilities.contract.mended_schemas import mended_arguments
 from capabilities.contract.schemas import SchemaRefused, check_schema
 
-#: What a file may say beside its tools.
+#: Keys that a file may have beside its tools.
 FACTS = ("package", "registry", "version", "license", "protocolVersion")
 
 
 def run(text: str) -> dict[str, Any]:
-    """`tools`, `server` and `facts`; or `refused` with a sentence."""
+    """Return `tools`, `server` and `facts`; or `refused` with a sentence."""
     try:
         document = read_document(text)
     except DocumentRefused as error:

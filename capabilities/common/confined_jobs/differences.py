@@ -1,4 +1,4 @@
-"""What differs between two lists of lines, as a unified diff."""
+"""Differences between two lists of lines, as a unified diff."""
 
 from __future__ import annotations
 

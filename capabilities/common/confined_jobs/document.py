@@ -22,7 +22,7 @@ PART_BYTES = 20_000_000
 ALL_BYTES = 60_000_000
 #: Pages, slides or sheets of one document.
 MOST_PARTS = 2_000
-#: What ends a line of text, and what stands for a tab or a space, in the XML of Word, PowerPoint and OpenDocument.
+#: Elements that end a line of text, and those for a tab or a space, in the XML of Word, PowerPoint and OpenDocument.
 PARAGRAPHS = frozenset({"p", "h", "tr", "table-row"})
 SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "s": " "}
 CELLS = frozenset({"tc", "table-cell"})
@@ -33,8 +33,8 @@ class Unreadable(Exception):
 
 
 def run(data: str, kind: str, most: int, seconds: float) -> dict[str, Any]:
-    """`parts`, the text of each page, slide or sheet, `most` characters in all; whether this is the `whole`; or, where
-    it cannot be read, why, as `error`. `data` is base64, `kind` the ending of its name."""
+    """Return `parts`, the text of each page, slide or sheet, `most` characters in all; whether this is the `whole`; or,
+    where it cannot be read, the reason as `error`. `data` is base64, `kind` the ending of its name."""
     deadline = time.monotonic() + seconds
     parts, room, whole = list[str](), most, True
     try:

@@ -11,7 +11,7 @@ from capabilities.contract.openapi.reading import DocumentIsNone
 
 
 def run(text: str, url: str, part: dict[str, Any]) -> dict[str, Any]:
-    """What `read_openapi` returns; or `refused` with a sentence."""
+    """Return the result of `read_openapi`; or `refused` with a sentence."""
     try:
         return read_openapi(read_document(text), url, Part.of(part))
     except (DocumentRefused, DocumentIsNone) as error:

@@ -13,8 +13,8 @@ CHUNK = 16_384
 
 
 def run(html: str, most: int, seconds: float, main: bool = False) -> dict[str, Any]:
-    """`title`, the first `most` characters of the `text`, and whether this is the `whole` page. With `main` without
-    menus and the like, where something remains."""
+    """Return `title`, the first `most` characters of the `text`, and whether this is the `whole` page. With `main`
+    without menus and the like, where something remains."""
     title, text, whole = readable(html, time.monotonic() + seconds, main=main)
     return {"title": title, "text": text[:most], "whole": whole and len(text) <= most}
 
@@ -42,9 +42,9 @@ class _Page(HTMLParser):
         " var wbr".split()
     )
     CELLS = frozenset({"td", "th"})
-    #: What stands beside the main text of a page.
+    #: Elements beside the main text of a page.
     BESIDE = frozenset({"nav", "aside", "footer", "menu", "dialog"})
-    #: What a main text has at least of the page: one character in so many. A menu that is never closed hides no page.
+    #: Least share of the page in a main text: one character in so many. A menu that is never closed hides no page.
     LEAST_MAIN = 4
     #: How deep they may stand in each other.
     MOST_BESIDE = 50
@@ -54,7 +54,7 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self._pieces: list[str] = []
-        #: The same without what stands beside the main text, as far as that can be told.
+        #: Pieces without those beside the main text, as far as that can be recognised.
         self._main: list[str] = []
         self._beside: list[str] = []
         self._title: list[str] = []
@@ -119,7 +119,7 @@ class _Page(HTMLParser):
 
     @property
     def main_text(self) -> str:
-        """Without menus, asides and footers; all of it where that leaves little."""
+        """Text without menus, asides and footers; all of it where that leaves little."""
         main, whole = self._folded(self._main), self.text
         return main if len(main) * self.LEAST_MAIN >= len(whole) else whole
 

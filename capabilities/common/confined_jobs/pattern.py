@@ -1,4 +1,4 @@
-"""Which lines a regular expression matches.
+"""Search for the lines that a regular expression matches.
 
 The engine does not backtrack: its time is linear in the line, where Python's own can take hours for `(a+)+$`. The one
 at hand is Rust's, behind the `pattern` of a JSON Schema.

@@ -1,6 +1,6 @@
-"""What the code of a Python tool is made of: its entry, what it imports and uses, and constructs of Python by name.
+"""Parts of the code of a Python tool: its entry, what it imports and uses, and constructs of Python by name.
 
-Parses and compiles, and never runs or imports what it reads. What of it a runtime has is for the caller to say.
+Parses and compiles, and never runs or imports what it reads. The caller decides which parts a runtime has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Iterator
 from typing import Any
 
-#: Of one kind that are told, and of all.
+#: Limit of the findings that are reported.
 MOST = 200
 
 #: A construct, or a name that is used: `kind`, `name`, `line`, `column` (both from 1), and `inside` where it matters.
@@ -22,7 +22,7 @@ TYPES = frozenset({"str", "bytes", "int", "float", "bool", "list", "dict", "set"
 
 
 def run(code: str) -> dict[str, Any]:
-    """`flaw` alone where the code is not Python; else `entry` (or None), `constructs`, `imports` and `uses`."""
+    """Return `flaw` alone where the code is not Python; else `entry` (or None), `constructs`, `imports` and `uses`."""
     try:
         tree = ast.parse(code)
         compile(code, "<tool>", "exec", dont_inherit=True)
@@ -52,7 +52,7 @@ def run(code: str) -> dict[str, Any]:
 
 
 def _first(found: Iterator[Found]) -> list[Found]:
-    """In the order of the lines, each thing once a line."""
+    """Return the findings in the order of the lines, each thing once a line, at most MOST."""
     seen: dict[tuple[Any, ...], Found] = {}
     for one in found:
         seen.setdefault((one["kind"], one["name"], one["line"]), one)
@@ -231,7 +231,7 @@ def _uses(tree: ast.Module, bound: set[str], modules: dict[str, str]) -> Iterato
 
 
 def _dotted(node: ast.AST | None) -> str:
-    """`a.b.c`, or empty where it is another expression."""
+    """Return the dotted name `a.b.c`; "" for another expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

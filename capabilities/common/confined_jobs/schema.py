@@ -1,4 +1,4 @@
-"""Whether arguments fit a JSON Schema that a member or a server outside wrote.
+"""Check of arguments against a JSON Schema that a member or a server outside wrote.
 
 References that branch take time that doubles with each of them: fifty would hold the process for years.
 """

@@ -21,7 +21,7 @@ from toolhub.durations import duration
 STEPS = 5_000
 #: Bytes that a query may hold, its sorting and grouping included.
 HEAP = 200_000_000
-#: What one value may weigh, and one statement: no result is larger than its parts.
+#: Largest size of one value, and of one statement: no result is larger than its parts.
 SQLITE_LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
@@ -54,7 +54,7 @@ class Refused(Exception):
 def run(
     path: str, file: list[int], sql: str, parameters: list[str], is_own: bool, rows: int, seconds: float
 ) -> dict[str, Any]:
-    """`columns`, `rows` and `more`; or `refused` with a sentence, SQLite's own where the statement is at fault.
+    """Return `columns`, `rows` and `more`; or `refused` with a sentence, SQLite's own where the statement is at fault.
 
     `file` is device and inode of what must be opened. `is_own` marks a statement of this service, which may read the
     columns of a table; a member's may not.

@@ -1,4 +1,4 @@
-"""Whether a text is well-formed Python, JSON, TOML or YAML. Parses and never runs, loads or imports what it reads."""
+"""Syntax check of Python, JSON, TOML or YAML. Parses and never runs, loads or imports what it reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Flaw = dict[str, Any]
 
 
 def run(language: str, text: str) -> Flaw | None:
-    """What is wrong with the text, or None. The language is a key of CHECKS."""
+    """Return the flaw of the text, or None. The language is a key of CHECKS."""
     try:
         return CHECKS[language](text)
     except ValueError as error:

@@ -30,7 +30,7 @@ class Broken(Exception):
 
 
 def run(text: str) -> dict[str, Any]:
-    """`description`, `parameters`, and the constants by their names in small letters; or `error` with its `line`."""
+    """Return `description`, `parameters`, and the constants by their names in small letters; or `error` with `line`."""
     try:
         tree = ast.parse(text)
         return _content(tree)
@@ -56,7 +56,7 @@ def _content(tree: ast.Module) -> dict[str, Any]:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Those that the file sets. A value that is not written out is refused: nothing here is run."""
+    """Return the constants that the file sets. A value that is not written out is refused: nothing here is run."""
     found: dict[str, Any] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign):

@@ -8,7 +8,7 @@ from capabilities.contract.toolkit_file import ToolkitFileRefused, read_toolkit_
 
 
 def run(text: str) -> dict[str, Any]:
-    """`document`; or `refused` with a sentence."""
+    """Return `document`; or `refused` with a sentence."""
     try:
         return {"document": read_toolkit_file(text)}
     except ToolkitFileRefused as error:

@@ -25,9 +25,9 @@ from capabilities.contract.warnings import DefinitionWarning
 #: Properties of a body that become arguments of their own; a body with more is one argument.
 MAX_BODY_PROPERTIES = 60
 MAX_NAME = 64
-#: What a schema may say so that its properties can be arguments of their own.
+#: Keywords of a schema whose properties can be arguments of their own.
 PLAIN_KEYS = frozenset({"type", "properties", "required", "description", "additionalProperties", "minProperties"})
-#: What the specification says to leave out of the parameters.
+#: Parameters that the specification says to leave out.
 IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 FILE_SCHEMA: dict[str, Any] = {
@@ -44,7 +44,7 @@ FILE_SCHEMA: dict[str, Any] = {
 
 @dataclass
 class Arguments:
-    """The arguments of one operation as they come together, with what there is to say of them."""
+    """The arguments of one operation as they come together, with notes and warnings about them."""
 
     properties: dict[str, Any] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
@@ -118,8 +118,8 @@ def add_parameters(
     path: str,
     signed: Mapping[tuple[str, str], str],
 ) -> None:
-    """Those of the path with those of the operation, which stand in their place. `signed` are the places and names that
-    a credential fills, with its scheme. Raises OperationRefused."""
+    """Add the parameters of the path and those of the operation, which replace the path's of the same name. `signed`
+    are the places and names that a credential fills, with its scheme. Raises OperationRefused."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for each in [*entries(shared), *entries(own)]:
         parameter = document.resolved(each)

@@ -9,13 +9,13 @@ from typing import Any
 
 from capabilities.contract.openapi.references import entries, text
 
-#: Of one part: tags, and characters of each text.
+#: Limits of one part: tags, and characters of each text.
 MAX_TAGS, MAX_TEXT = 50, 200
 
 
 @dataclass(frozen=True)
 class Part:
-    """Which operations are meant: those with any of the tags, whose path begins so (or fits the pattern, with `*`), and
+    """Part of a document: operations with any of the tags, whose path begins so (or fits the pattern, with `*`), and
     that have all the words. Empty for any."""
 
     tags: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Part:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Part:
-        """As it is stored, or sent to a child; what is malformed means any."""
+        """Read a part as it is stored, or sent to a child; a malformed value means any."""
         tags = said.get("tags")
         named = tuple(each for each in tags if isinstance(each, str)) if isinstance(tags, list | tuple) else ()
         return cls(named, text(said.get("path")), text(said.get("text")))

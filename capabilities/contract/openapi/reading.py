@@ -19,7 +19,7 @@ from capabilities.contract.warnings import DefinitionWarning
 
 #: Operations of one document that are read; what is beyond is counted.
 MAX_OPERATIONS = 2_000
-#: Tags that are told with their numbers of operations, the largest first.
+#: Tags that are listed with their numbers of operations, the largest first.
 MAX_TAGS_TOLD = 100
 WHOLE = Part()
 #: Characters of a description.
@@ -31,12 +31,12 @@ NO_BASE = "https://base.invalid"
 
 
 class DocumentIsNone(ValueError):
-    """It is no OpenAPI document that is read; the message is one sentence."""
+    """Error: the text is no OpenAPI document; the message is one sentence."""
 
 
 def read_openapi(root: Any, url: str = "", part: Part = WHOLE) -> dict[str, Any]:
-    """`title`, `base_url`, `summary`, `found` and `beside` of a document; `url` is where it came from. Raises
-    DocumentIsNone.
+    """Return `title`, `base_url`, `summary`, `found` and `beside` of a document; `url` is the address it came from.
+    Raises DocumentIsNone.
 
     Of a part, `found` has its operations alone. `beside` are the names of the others, and of what is beyond the limit.
 
@@ -79,7 +79,7 @@ def read_openapi(root: Any, url: str = "", part: Part = WHOLE) -> dict[str, Any]
 
 
 def original_name(path: str, method: str) -> str:
-    """What an operation is called in its document."""
+    """Return the name of an operation in its document: method and path."""
     return f"{method.upper()} {path}"[:300]
 
 
@@ -159,7 +159,7 @@ class _Operation:
     def _request(
         self, entry: dict[str, Any], path: str, item: Mapping[str, Any], method: str, operation: Mapping[str, Any]
     ) -> list[DefinitionWarning]:
-        """Fill in arguments and implementation; what there is to say of them."""
+        """Fill in arguments and implementation; return the warnings about them."""
         if method not in METHODS or method == "OPTIONS":
             raise OperationRefused(f"{method} requests are not made: they are not for calls.")
         schemas, arguments = Schemas(self._document), Arguments()
@@ -209,7 +209,7 @@ class _Operation:
             yield DefinitionWarning("credential", f"It needs {needs}."[:500])
 
     def _annotations(self, operation: Mapping[str, Any], security: list[str]) -> dict[str, Any]:
-        """What a reviewer may want to see, and nothing decides by."""
+        """Return notes that a reviewer may want to see; nothing decides by them."""
         found: dict[str, Any] = {}
         if security:
             found["security"] = security
@@ -233,7 +233,7 @@ class _Operation:
 
 
 def _description(summary: str, operation: Mapping[str, Any], item: Mapping[str, Any]) -> tuple[str, bool]:
-    """What a model chooses the tool by, and whether it was cut."""
+    """Return the description that a model chooses the tool by, and whether it was cut."""
     said = text(operation.get("description")).strip() or text(item.get("description")).strip()
     summary = summary or " ".join(text(item.get("summary")).split())
     repeats = not summary or " ".join(said.split()).casefold().startswith(summary.rstrip(".").casefold())

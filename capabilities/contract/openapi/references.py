@@ -24,7 +24,7 @@ class Document:
         self.is_3_0 = version.startswith("3.0")
 
     def at(self, reference: Any) -> Any:
-        """What a reference leads to, which may be a reference again. Raises OperationRefused."""
+        """Return the node that a reference leads to, which may be a reference again. Raises OperationRefused."""
         if not isinstance(reference, str):
             raise OperationRefused("A reference of it is no text.")
         if not reference.startswith("#"):

@@ -33,7 +33,7 @@ def _is_count(value: Any) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _is_pattern(pattern: Any) -> bool:
-    """Whether our validator takes it: one that it does not would refuse every call."""
+    """Return whether our validator takes the pattern: one that it does not take would refuse every call."""
     try:
         jsonschema_rs.Draft202012Validator({"pattern": pattern})
     except (jsonschema_rs.ValidationError, ValueError):
@@ -94,7 +94,7 @@ class Schemas:
         return self._translated(schema, level, inside)
 
     def _open(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Any value of the same type, with what the schema says of it."""
+        """Return an open schema: any value of the same type, with the schema's description."""
         found: dict[str, Any] = {}
         for _ in range(MAX_CHAIN):
             found |= _described(schema)
@@ -165,7 +165,7 @@ class Schemas:
         return found
 
     def _is_read_only(self, schema: Any) -> bool:
-        """Whether the far side writes it, and nobody sends it."""
+        """Return whether the schema is read-only: the far side writes the value, and nobody sends it."""
         for _ in range(MAX_CHAIN):
             if not isinstance(schema, Mapping) or schema.get("readOnly") is True:
                 return isinstance(schema, Mapping)
@@ -208,7 +208,7 @@ def _described(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same, or null."""
+    """Return the schema widened so that null fits too."""
     kind = schema.get("type")
     if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
         schema = schema | {"enum": [*schema["enum"], None]}
@@ -222,7 +222,8 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(schemas: list[dict[str, Any]]) -> dict[str, Any]:
-    """What fits all of them: one schema where they only add to each other, as objects do, else `allOf`."""
+    """Return a schema of the values that fit all of them: one where they only add to each other, as objects do, else
+    `allOf`."""
     whole: dict[str, Any] = {}
     for schema in schemas:
         for name, value in schema.items():

@@ -26,7 +26,7 @@ def addresses(servers: Any, document_url: str) -> list[dict[str, str]]:
 
 
 def _filled(url: str, variables: Mapping[str, Any]) -> str:
-    """With each variable at its default, or at the first of its values."""
+    """Return the URL with each variable at its default, or at the first of its values."""
 
     def value(found: re.Match[str]) -> str:
         variable = mapping(variables.get(found[1]))
@@ -81,7 +81,7 @@ def _credential(name: str, scheme: Mapping[str, Any]) -> dict[str, str]:
 
 
 def secret_places(document: Document, security: Any) -> dict[tuple[str, str], str]:
-    """Where a credential stands in the requests of an operation with this `security`: the scheme by place and
+    """Return the places of credentials in the requests of an operation with this `security`: the scheme by place and
     lower-case name. No argument goes there. Empty where the document says that nothing signs it (`[]`)."""
     if isinstance(security, list) and not any(map(mapping, security)):
         return {}

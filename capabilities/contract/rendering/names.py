@@ -15,7 +15,7 @@ from typing import Any
 
 from capabilities.contract.rendering.references import resolved
 
-#: What vendors take; Anthropic refuses everything else.
+#: Names that vendors take; Anthropic refuses everything else.
 ARGUMENT = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _OTHER = re.compile(r"[^a-zA-Z0-9_.-]+")
 MOST = 64

@@ -11,7 +11,7 @@ _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 
 
 def resolved(reference: Any, root: Mapping[str, Any]) -> Any:
-    """What a reference such as `#/$defs/Address` leads to, an empty schema where it leads nowhere."""
+    """Return the schema that a reference such as `#/$defs/Address` leads to, an empty one where it leads nowhere."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}
     found: Any = root
@@ -27,5 +27,5 @@ def resolved(reference: Any, root: Mapping[str, Any]) -> Any:
 
 
 def is_definition(reference: Any) -> bool:
-    """Whether it leads to a definition of its own, and not into the arguments, whose names may be others."""
+    """Return whether it leads to a definition of its own, and not into the arguments, whose names may be others."""
     return isinstance(reference, str) and _DEFINITION.fullmatch(reference) is not None

@@ -1,4 +1,4 @@
-"""What vendors are known to refuse of a JSON Schema, as data.
+"""Rules for JSON Schemas, as data: the keywords that vendors are known to refuse.
 
 Sources: OpenAI's guides to function calling and structured outputs; Anthropic's refusals of `input_schema`; Gemini's
 reference of `Schema`, whose OpenAI endpoint takes no other keyword; the grammars of llama.cpp and vLLM.
@@ -39,7 +39,7 @@ class Rules:
     takes_strict: bool = True
 
 
-#: What every vendor gets: it loses nothing, and each of its steps is one that some vendor insists on.
+#: Rules for every vendor: nothing is lost, and each of their steps is one that some vendor insists on.
 BASE = Rules("")
 _COMMON = frozenset(
     {
@@ -76,5 +76,5 @@ ALL_RULES = {each.key: each for each in (BASE, GOOGLE, PLAIN)}
 
 
 def rules_named(key: str) -> Rules:
-    """Those of this key; BASE where there are none."""
+    """Return the rules of this key; BASE where there are none."""
     return ALL_RULES.get(key, BASE)

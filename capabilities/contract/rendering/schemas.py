@@ -13,7 +13,7 @@ from capabilities.contract.rendering.rules import Rules
 from capabilities.contract.wire import canonical_json
 
 Schema = dict[str, Any]
-#: What combines schemas.
+#: Keywords that combine schemas.
 COMBINING = ("allOf", "anyOf", "oneOf")
 #: Keywords that no vendor takes at the top of a tool's parameters (OpenAI, Anthropic).
 _NOT_AT_THE_TOP = (*COMBINING, "not", "enum", "const", "if", "then", "else")
@@ -53,7 +53,7 @@ def rendered_wire(wire: str, rules: Rules) -> str:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether every object in it is closed and requires all it names, as `strict` wants it."""
+    """Return whether every object in the schema is closed and requires all it names, as `strict` wants it."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, dict):
@@ -81,7 +81,7 @@ class _Renderer:
         return told
 
     def _without_combinations(self, schema: Schema) -> Schema:
-        """The object with the properties of all that it combines; what each combination requires is told in words."""
+        """The object with the properties of all that it combines; a description says what each combination requires."""
         if not any(key in schema for key in (*_NOT_AT_THE_TOP, "$ref")):
             return schema
         whole = {key: value for key, value in schema.items() if key not in (*_NOT_AT_THE_TOP, "$ref")}
@@ -106,7 +106,8 @@ class _Renderer:
         return _told(whole, *words)
 
     def _branches(self, schema: Schema, key: str) -> list[Schema]:
-        """What it combines under this key, each without combinations itself. `$ref` counts as all of them."""
+        """Return the schemas that it combines under this key, each without combinations itself. `$ref` counts as one of
+        `allOf`."""
         found = [each for each in _list(schema.get(key)) if isinstance(each, dict)]
         if key == "allOf" and "$ref" in schema:
             found.append({"$ref": schema["$ref"]})
@@ -153,7 +154,8 @@ class _Renderer:
         return self.rules.takes_references and is_definition(reference)
 
     def _inlined(self, schema: Schema, level: int, inside: tuple[str, ...]) -> Schema:
-        """What a reference leads to, in its place; a definition that leads to itself ends as an open one."""
+        """Return the schema that a reference leads to, in its place; a definition that leads to itself ends as an open
+        one."""
         reference = str(schema["$ref"])
         target = resolved(schema["$ref"], self.root)
         beside = {key: value for key, value in schema.items() if key != "$ref"}
@@ -188,7 +190,7 @@ class _Renderer:
         self._combined(told)
 
     def _without_null(self, told: Schema) -> None:
-        """Without the alternative null, where the vendor says that otherwise."""
+        """Remove the alternative null in place, where the vendor says that otherwise."""
         for key in ("anyOf", "oneOf"):
             others = [each for each in _list(told.get(key)) if not _is_null(each)]
             if not self.rules.takes_type_lists and len(others) < len(_list(told.get(key))):
@@ -196,7 +198,7 @@ class _Renderer:
                 told.update({self.rules.nullable: True} if self.rules.nullable else {})
 
     def _any_item(self, told: Schema) -> Schema:
-        """What the entries of a list are that says nothing of them, or of the first ones only."""
+        """Return the schema for entries of a list that describes none of them, or the first ones only."""
         first = told.get("prefixItems")
         if not first or self._takes("prefixItems"):
             return {}
@@ -211,7 +213,7 @@ class _Renderer:
                 _merge(told, each)
 
     def _apart(self, told: Schema) -> Schema:
-        """`anyOf` as the vendor takes it: with more than one alternative, and alone, where it has to be."""
+        """Return the schema with `anyOf` as the vendor takes it: with several alternatives, and alone, where needed."""
         if "anyOf" not in told or self.rules.takes_type_lists:
             return told
         branches = told["anyOf"]
@@ -226,7 +228,7 @@ class _Renderer:
         return {"anyOf": [_told(each, before=words) if words else each for each in branches]}
 
     def _typed(self, told: Schema) -> Schema:
-        """With a type, where the vendor wants one of every schema."""
+        """Return the schema with a type, where the vendor wants one in every schema."""
         if self.rules.needs_types and told.get("type") == "null":
             return {**told, "type": "string", self.rules.nullable or "nullable": True}
         if not self.rules.needs_types or "type" in told or "anyOf" in told:
@@ -256,7 +258,7 @@ class _Renderer:
             told["type"] = others[0] if others else "string"
 
     def _values(self, told: Schema) -> None:
-        """`const` and `enum`: of the schema's type, each once, and only where the vendor takes them."""
+        """Fit `const` and `enum` in place: of the schema's type, each once, and only where the vendor takes them."""
         if "const" in told and not self._takes("const"):
             told["enum"] = [told.pop("const")]
         if "format" in told and self.rules.formats is not None and told["format"] not in self.rules.formats:
@@ -338,7 +340,7 @@ def _told(schema: Schema, *words: str, before: str = "") -> Schema:
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    """Those that `type` names, each once."""
+    """Return the types that `type` names, each once."""
     named = schema.get("type")
     found = named if isinstance(named, list) else [named]
     return [each for each in dict.fromkeys(map(str, found)) if each in _TYPES]

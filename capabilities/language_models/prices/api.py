@@ -188,7 +188,7 @@ class ModelPriceList(APIView):
         responses={201: PriceOut, 404: ErrorOut},
     )
     def post(self, request: Request, model_id: UUID) -> Response:
-        """It counts for calls from `valid_from` on; what was called before keeps its cost. Needs the right
+        """Add a price that counts for calls from `valid_from` on; earlier calls keep their cost. Needs the right
         `budgets`."""
         member = api_member(request, right=Right.BUDGETS)
         model = priced_model_or_404(model_id)

@@ -75,7 +75,7 @@ class PriceForm(forms.Form):
 
     @property
     def shows_tier(self) -> bool:
-        """Whether the fields of a tier are shown: one is filled in, or wrong."""
+        """True where the fields of a tier are shown: one is filled in, or wrong."""
         return any(name in self.errors or self[name].value() not in (None, "") for name in self.tier_fields)
 
     def clean_begins(self) -> Any:

@@ -1,4 +1,4 @@
-"""What models cost, as pages and REST show it: the public price, the own one with its moment, and which one counts."""
+"""Prices of models, as pages and REST show them: the public one, the own one with its moment, and which one counts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PricedModel:
 
     @property
     def counts(self) -> PriceInForce | None:
-        """What a call costs by now; None where nothing is known."""
+        """Price of a call that counts now; None where nothing is known."""
         if self.is_offline:
             return OFFLINE
         if self.own is not None and self.own.prices is not None:
@@ -80,7 +80,7 @@ def priced_page(*, after: str = "", before: str = "") -> Page[PricedModel]:
 
 
 def priced_model_or_404(model_id: UUID) -> LanguageModel:
-    """With its provider, whose key is not read."""
+    """Return the model with its provider, whose key is not read. Raises Http404."""
     model = models_by_name().filter(public_id=model_id).first()
     if model is None:
         raise Http404("No such model.")
@@ -88,7 +88,7 @@ def priced_model_or_404(model_id: UUID) -> LanguageModel:
 
 
 def prices_of_model(model: LanguageModel) -> QuerySet[ModelPrice]:
-    """Its own ones, the newest first, with who added them."""
+    """Own prices of the model, the newest first, with the members who added them."""
     return ModelPrice.objects.filter(model=model).select_related("created_by__user").order_by("-valid_from")
 
 

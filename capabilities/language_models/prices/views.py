@@ -27,7 +27,7 @@ from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
-#: What a field of the write is called in the form.
+#: Names in the form of fields of the write.
 _FIELDS = {"valid_from": "begins"}
 
 
@@ -70,7 +70,7 @@ def price_model(request: MemberRequest, org: str, model_id: UUID) -> HttpRespons
 @require_POST
 @signed_in
 def price_public(request: MemberRequest, org: str, model_id: UUID) -> HttpResponse:
-    """From now on the public price counts again."""
+    """Let the public price count again from now on."""
     member = member_or_404(request, right=Right.BUDGETS)
     model = priced_model_or_404(model_id)
     try:

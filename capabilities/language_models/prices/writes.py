@@ -28,9 +28,9 @@ MAX_PRICES = 500
 
 @dataclass(frozen=True)
 class PriceContent:
-    """US dollars for a million tokens. None: as `ModelPrice` says of an empty one; a moment of None is now.
+    """Prices in US dollars for a million tokens. None: as an empty field of `ModelPrice`; a moment of None is now.
 
-    With `is_public` the public list counts again from that moment on, and no price is said.
+    With `is_public` the public list counts again from that moment on, and no price is given.
     """
 
     valid_from: datetime | None = None
@@ -54,7 +54,7 @@ TIER_PRICES = ("tier_input", "tier_output", "tier_cached", "tier_cache_write")
 
 @configuration_write("input")
 def add_price(model: LanguageModel, content: PriceContent, *, actor: Membership) -> ModelPrice:
-    """What the model costs from a moment on. Raises ChangeRefused for a number that no price can be, and for a moment
+    """Add the model's price from a moment on. Raises ChangeRefused for a number that no price can be, and for a moment
     that has passed or has a price already."""
     require(actor, Right.BUDGETS)
     now = timezone.now()
@@ -120,7 +120,7 @@ def _check_price(name: str, price: Decimal | None) -> None:
 
 
 def _told(price: ModelPrice) -> dict[str, Any]:
-    """For the audit: what is said of it, and of which model."""
+    """Return the fields of the price for the audit, and its model."""
     told: dict[str, Any] = {"model": str(price.model), "valid_from": price.valid_from.isoformat()}
     if price.is_public:
         told["is_public"] = True

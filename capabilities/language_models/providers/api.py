@@ -46,7 +46,7 @@ BLANK_DIALECT = "Empty: the setting of its provider."
 
 
 class CallsOut(serializers.Serializer[Any]):
-    """How a model is called, as it is set on the model or on an agent."""
+    """Settings of a model's calls, as they are set on the model or on an agent."""
 
     reasoning_effort = serializers.CharField(help_text="Empty: not set.")
     max_output_tokens = serializers.IntegerField(allow_null=True, help_text="Of one reply.")
@@ -55,7 +55,8 @@ class CallsOut(serializers.Serializer[Any]):
 
 
 class CallsIn(serializers.Serializer[Any]):
-    """The same, to be set. What an agent leaves empty is the model's, what the model leaves empty is the vendor's."""
+    """Settings of a model's calls, to be set. Those that an agent leaves empty are the model's, those that the model
+    leaves empty the vendor's."""
 
     reasoning_effort = serializers.CharField(
         max_length=20, allow_blank=True, default="", help_text="For example low, medium, high; each model has its own."
@@ -206,7 +207,7 @@ class ProviderList(APIView):
         operation_id="providers_list", summary="Providers", parameters=PAGE_PARAMETERS, responses=paged(ProviderOut)
     )
     def get(self, request: Request) -> Response:
-        """Where the models are. Needs the right `providers`; keys are masked."""
+        """List the providers of models. Needs the right `providers`; keys are masked."""
         api_member(request, right=Right.PROVIDERS)
         return Response(page(request, shown_providers(), "slug", lambda row: ProviderOut(row).data))
 
@@ -214,7 +215,7 @@ class ProviderList(APIView):
         operation_id="providers_create", summary="Add a provider", request=NewProviderIn, responses={201: ProviderOut}
     )
     def post(self, request: Request) -> Response:
-        """It has no models yet: add them under `models`."""
+        """Add a provider. A new one has no models: add them under `models`."""
         member = api_member(request, right=Right.PROVIDERS)
         with refusals():
             provider = save_provider(None, _provider_content(checked(NewProviderIn, request)), actor=member)
@@ -232,7 +233,8 @@ class ProviderDetail(APIView):
         operation_id="providers_update", summary="Change a provider", request=ProviderIn, responses=ProviderOut
     )
     def patch(self, request: Request, slug: str) -> Response:
-        """What is left out stays, the key too; but a stored key never goes to another host than it was entered for."""
+        """Fields that are left out stay, the key too; but a stored key never goes to another host than it was entered
+        for."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
         flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search", "is_enabled")
@@ -244,7 +246,7 @@ class ProviderDetail(APIView):
 
     @extend_schema(operation_id="providers_delete", summary="Remove a provider", responses={204: None})
     def delete(self, request: Request, slug: str) -> Response:
-        """With its models and its key. Refused (409 `in_use`) while agents use one of them."""
+        """Delete a provider with its models and its key. Refused (409 `in_use`) while agents use one of them."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
         with refusals():
@@ -291,7 +293,7 @@ class LanguageModelDetail(APIView):
         operation_id="models_update", summary="Change a model", request=ModelPart, responses=LanguageModelOut
     )
     def patch(self, request: Request, model_id: UUID) -> Response:
-        """What is left out stays; a limit that is null is left to the provider, or to the service."""
+        """Fields that are left out stay; a limit that is null is left to the provider, or to the service."""
         member = api_member(request, right=Right.PROVIDERS)
         model = get_object_or_404(shown_models(), public_id=model_id)
         content = replace(model_content(model), **checked_part(ModelPart, request))

@@ -1,4 +1,4 @@
-"""How a model is spoken to: chat completions or responses, and why. Pure."""
+"""Dialect of a model: chat completions or responses, and why. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class ChosenDialect:
 
 
 def chosen_dialect(model_name: str, base_url: str, *, on_model: str, on_provider: str, learned: str) -> ChosenDialect:
-    """What is set on the model, else on the provider, else what a refusal taught, else what is known of the vendor."""
+    """Return the dialect that is set on the model, else on the provider, else the one that a refusal taught, else the
+    vendor's known one."""
     for setting, whose in ((on_model, "this model"), (on_provider, "the provider")):
         if setting in Dialect.values:
             return ChosenDialect(Dialect(setting), f"It is set on {whose}.")

@@ -14,7 +14,7 @@ from toolhub.tenants.models import AuditEntry, Membership, Right
 
 OFFLINE = "offline"
 ENVIRONMENT = "environment"
-#: What the audit says where the environment moved an agent, and where that was undone: neither chose a model.
+#: Key in the audit where the environment moved an agent, and where that was undone: neither chose a model.
 BECAUSE = "environment"
 
 
@@ -34,7 +34,7 @@ def agents_left_behind() -> list[Agent]:
 
 
 def without_choice(agents: Iterable[Agent]) -> list[Agent]:
-    """Those whose model nobody chose: no member made them, or changed their model. One query, none for no agents."""
+    """Agents whose model nobody chose: no member made them, or changed their model. One query, none for no agents."""
     by_id = {str(getattr(agent, "public_id", agent.pk)): agent for agent in agents}
     if not by_id:
         return []

@@ -32,7 +32,7 @@ class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
 
 
 class CallsForm(forms.Form):
-    """How a model is called, as it is set on the model or on an agent; all of it may be left blank."""
+    """Settings of a model's calls, as they are set on the model or on an agent; all of them may be left blank."""
 
     reasoning_effort = forms.CharField(
         required=False,
@@ -93,7 +93,7 @@ class CallsForm(forms.Form):
 
     @property
     def shows_calls(self) -> bool:
-        """Whether the fields that are folded away are shown: something is set, or wrong."""
+        """True where the fields that are folded away are shown: something is set, or wrong."""
         return any(name in self.errors or self[name].value() not in (None, "") for name in self.folded)
 
     folded: tuple[str, ...] = KNOBS
@@ -222,7 +222,7 @@ class ProviderForm(forms.Form):
 
     @property
     def shows_more(self) -> bool:
-        """Whether the fields that are folded away are shown: one is not as usual, or wrong."""
+        """True where the fields that are folded away are shown: one is not as usual, or wrong."""
         flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search")
         usual = {"tool_limit": "128", "dialect": AUTO, **dict.fromkeys(flags, "False")}
         return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())

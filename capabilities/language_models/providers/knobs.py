@@ -1,4 +1,4 @@
-"""What may be set of a model's calls, on the model and on an agent: the bounds, and the check of both."""
+"""Settings of a model's calls, on the model and on an agent: the bounds, and the check of both."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Protocol
 
 from capabilities.common.refused import ChangeRefused
 
-#: What may be set of a model's calls, on the model and on the agent: columns of both.
+#: Settings of a model's calls, on the model and on the agent: columns of both.
 KNOBS = ("reasoning_effort", "max_output_tokens", "temperature", "parallel_tool_calls")
-#: What vendors take; they add to it with each generation, so that any word goes.
+#: Efforts that vendors take; they add to them with each generation, so that any word goes.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 MAX_TEMPERATURE = 2.0
 _EFFORT = re.compile(r"[a-z]{1,20}")

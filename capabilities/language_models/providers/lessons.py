@@ -1,4 +1,4 @@
-"""What a provider's refusals taught of one model, as it is stored with the model: applied to each request. Pure."""
+"""Lessons of a provider's refusals about one model, as they are stored with it: applied to each request. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from capabilities.models import Dialect
 
 #: Lessons that one model can hold; more would mean that it cannot be spoken to.
 MAX_LESSONS = 12
-#: What a lesson calls the items of a conversation that add tools to it.
+#: Name in a lesson of the items of a conversation that add tools to it.
 ADDED_TOOLS = "additional_tools"
-#: What a lesson calls the entries of `tools` that the provider searches itself.
+#: Name in a lesson of the entries of `tools` that the provider searches itself.
 TOOL_SEARCH = "tool_search"
 #: Characters of the provider's words that are kept.
 MAX_BECAUSE = 400
 
 
-#: What a rule of the conversation means, in words of people.
+#: Meaning of each rule of the conversation, in words for people.
 HISTORY_WORDS = {
     "call_ids": "Ids of calls are sent in the length that the model takes.",
     "no_empty_text": "Empty messages are sent with a word in them.",
@@ -64,7 +64,7 @@ class Lesson:
 
     @property
     def summary(self) -> str:
-        """In words of people."""
+        """Lesson in words for people."""
         match self.teaches:
             case Teaches.DIALECT:
                 return f"It is called with {Dialect(self.value).label}."
@@ -86,7 +86,7 @@ class Lesson:
 
 
 def lessons_of(stored: object) -> tuple[Lesson, ...]:
-    """Those that are stored, without what is none."""
+    """Return the lessons that are stored, without rows that are none."""
     rows = stored if isinstance(stored, list) else []
     lessons = [_lesson(row) for row in rows if isinstance(row, Mapping)]
     return tuple(lesson for lesson in lessons if lesson is not None)
@@ -128,12 +128,12 @@ def history_rules(lessons: Iterable[Lesson]) -> dict[str, int]:
 
 
 def refuses_added_tools(lessons: Iterable[Lesson]) -> bool:
-    """Whether it takes no tools in the middle of a conversation."""
+    """Return whether the model takes no tools in the middle of a conversation."""
     return _omits(lessons, ADDED_TOOLS)
 
 
 def refuses_tool_search(lessons: Iterable[Lesson]) -> bool:
-    """Whether it does not search tools itself."""
+    """Return whether the model's provider does not search tools itself."""
     return _omits(lessons, TOOL_SEARCH)
 
 

@@ -41,7 +41,7 @@ def note_listed(provider: Provider, names: Collection[str], *, answered: str = "
 
 @configuration_write("names")
 def add_listed_models(provider: Provider, names: Sequence[str], *, actor: Membership) -> list[LanguageModel]:
-    """Add these models of the list that the last test of the provider read, each with the window that was told there.
+    """Add these models of the list that the last test of the provider read, each with its context window in that list.
 
     Those that are added already are left as they are. Raises ChangeRefused for a name that is not in the list.
     """
@@ -60,5 +60,6 @@ def add_listed_models(provider: Provider, names: Sequence[str], *, actor: Member
 
 
 def is_listed(name: str, names: Collection[str], families: Collection[str]) -> bool:
-    """Whether a list holds the model, by its name, that of its family, or that in front of a variant (OpenRouter's)."""
+    """Return whether a list holds the model, by its name, that of its family, or that in front of a variant
+    (OpenRouter's)."""
     return name in names or model_family(name) in families or name.partition(":")[0] in names

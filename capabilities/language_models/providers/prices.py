@@ -1,4 +1,4 @@
-"""Which prices a model's calls cost: the organisation's own, else the public list of genai-prices, else none.
+"""Prices of a model's calls: the organisation's own, else the public list of genai-prices, else none.
 
 A step's cost is stored with the step: what changes here later counts for later calls only.
 """
@@ -41,7 +41,7 @@ REQUEST_TOKENS = 64
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call costs: billionths of a dollar, and where the price is from."""
+    """Cost of a call: billionths of a dollar, and where the price is from."""
 
     nano: int
     source: str
@@ -56,13 +56,13 @@ class PriceInForce:
 
     @property
     def lines(self) -> list[PriceLine]:
-        """In words, a line for each tier."""
+        """Prices in words, a line for each tier."""
         return price_lines(self.prices)
 
 
 @dataclass(frozen=True)
 class OwnPrice:
-    """What an organisation says that a model costs, from a moment on."""
+    """Price of a model by an organisation, from a moment on."""
 
     valid_from: datetime
     #: None: from that moment on the public list counts again.
@@ -77,7 +77,7 @@ OFFLINE = PriceInForce(Prices((Tier(Decimal(0), Decimal(0)),)), "offline model")
 
 
 def cost_of(model: ResolvedModel, use: PricedUse, at: datetime, version: int | None) -> Cost | None:
-    """What a call that was made at this moment costs; None where nothing is known of the model's price.
+    """Return the cost of a call that was made at this moment; None where the model's price is not known.
 
     `version` is the organisation's registry version, None where it is not known: then one query reads its prices.
     """
@@ -119,13 +119,13 @@ _own: Memory[Mapping[UUID, Sequence[OwnPrice]]] = Memory(256)
 
 
 def own_prices(version: int | None) -> Mapping[UUID, Sequence[OwnPrice]]:
-    """Those of the organisation in scope by the public id of their model, oldest first. One query; none where they were
-    read before at this registry version."""
+    """Return the own prices of the organisation in scope by the public id of their model, oldest first. One query; none
+    where they were read before at this registry version."""
     return _read_own() if version is None else _own.get((current_scope(), version), _read_own)
 
 
 def in_force(own: Sequence[OwnPrice], at: datetime) -> OwnPrice | None:
-    """Of a model's own prices, oldest first, the newest that has begun."""
+    """Return the newest price that has begun, of a model's own prices, oldest first; None where none has."""
     return next((each for each in reversed(own) if each.valid_from <= at), None)
 
 
@@ -182,15 +182,15 @@ class _Listed:
 
 @dataclass(frozen=True)
 class _ListedModel:
-    """What the public list has of one model: its name there, and its prices."""
+    """Entry of the public list for one model: its name there, and its prices."""
 
     name: str = ""
     prices: Sequence[_Listed] = ()
 
 
 def public_price(model: ResolvedModel, at: datetime) -> PriceInForce | None:
-    """What the public list says that this model cost at this moment; None where it does not know the vendor, the model,
-    or a price for both input and output. No query."""
+    """Return the price of this model in the public list at this moment; None where it does not know the vendor, the
+    model, or a price for both input and output. No query."""
     listed = _listed_of(model).prices
     in_force = (each for each in reversed(listed) if each.constraint is None or each.constraint.active(at))
     # The last that has begun, and the first where none has: as genai-prices takes them.
@@ -211,7 +211,7 @@ def _listed_of(model: ResolvedModel) -> _ListedModel:
 
 @lru_cache(1024)
 def _listed(vendor: str, base_url: str, name: str) -> _ListedModel:
-    """What the list has of a model, of the vendor or else of whoever is behind the address."""
+    """Return the list's entry for a model, of the vendor or else of the address's owner; an empty one without any."""
     # It takes 30 MB, which only a process spends that asks for a price.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 -- leaf
 

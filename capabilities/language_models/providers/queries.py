@@ -39,7 +39,7 @@ def providers_shown() -> Sequence[Provider]:
 
 
 def provider_or_404(slug: str) -> Provider:
-    """Without its key."""
+    """Return the provider without its key. Raises Http404."""
     provider = Provider.objects.defer("api_key").filter(slug=slug).first()
     if provider is None:
         raise Http404("No such provider.")
@@ -47,7 +47,7 @@ def provider_or_404(slug: str) -> Provider:
 
 
 def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
-    """Of this provider, whose key is not read."""
+    """Return the model of this provider, whose key is not read. Raises Http404."""
     model = models_by_name().filter(provider=provider, public_id=model_id).first()
     if model is None:
         raise Http404("No such model.")
@@ -55,13 +55,13 @@ def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
 
 
 def models_by_name() -> QuerySet[LanguageModel]:
-    """With their provider at hand."""
+    """Models by the name of their provider, which is at hand, and by their own."""
     models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
     return models.order_by("provider__name", "name")
 
 
 def models_of(provider: Provider) -> Sequence[LanguageModel]:
-    """With the agents that use each, and what its last test showed. Three queries."""
+    """Models of the provider, each with the agents that use it and the result of its last test. Three queries."""
     agents = Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")
     models = LanguageModel.objects.filter(provider=provider)
     models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")
@@ -70,10 +70,10 @@ def models_of(provider: Provider) -> Sequence[LanguageModel]:
 
 @dataclass(frozen=True)
 class ListedModels:
-    """What the last test of a provider read of its list of models; `test` is None without one."""
+    """Models that the last test of a provider read from its list; `test` is None without one."""
 
     test: ConnectionTest | None
-    #: Of the list those that are not added yet: `name` and `context_window`. Names are text from outside.
+    #: Models of the list that are not added yet: `name` and `context_window`. Names are text from outside.
     choices: Sequence[Mapping[str, Any]]
     added_count: int
 
@@ -112,7 +112,7 @@ def missing_models() -> list[MissingModel]:
 
 @dataclass(frozen=True)
 class CountedBy:
-    """How a model's tokens are counted, and what its calls cost now."""
+    """Count of a model's tokens (its tokenizer, and the learned factor), and the price of its calls now."""
 
     tokenizer: Tokenizer
     #: Tokens of the provider for a hundred of ours, and the calls that this was learned from; None before the first.

@@ -29,8 +29,8 @@ _refusals: Memory[Refusals] = Memory(256)
 
 
 def refusals_of(model: ResolvedModel, *, at: int | None = None) -> Refusals:
-    """What the model's provider refused, by the key of the tool. No query for a model that refused none; else one, none
-    where they were read before `at` this registry version."""
+    """Return the refusals of the model's provider, by the key of the tool. No query for a model that refused none; else
+    one, none where they were read before `at` this registry version."""
     if not model.refuses_tools:
         return model.refused_now
 
@@ -43,13 +43,13 @@ def refusals_of(model: ResolvedModel, *, at: int | None = None) -> Refusals:
 
 
 def in_force(refusals: QuerySet[ToolRefusal] | None = None) -> QuerySet[ToolRefusal]:
-    """Those of the version that is in force now; what another version was refused for is over."""
+    """Refusals of the version that is in force now; those of another version are over."""
     rows = ToolRefusal.objects.all() if refusals is None else refusals
     return rows.filter(version=F("tool__current_version"))
 
 
 def shown_refusals(refusals: QuerySet[ToolRefusal]) -> QuerySet[ToolRefusal]:
-    """As pages and REST show them, the newest first."""
+    """Refusals as pages and REST show them, the newest first."""
     rows = in_force(refusals).select_related("model__provider", "tool").defer("model__provider__api_key")
     return rows.order_by("-refused_at", "pk")
 

@@ -1,4 +1,4 @@
-"""Which model an agent's calls go to, at which provider and within which limits: one value for a whole turn.
+"""Resolved model of an agent's calls, with its provider and its limits: one value for a whole turn.
 
 A turn resolves it once, when a worker takes it, and reads nothing of the rows behind it any more: what somebody changes
 meanwhile counts from the next turn on. Pages and previews resolve the same value, so they show what a turn would do.
@@ -37,13 +37,13 @@ from capabilities.models import Agent, Dialect, LanguageModel, Provider
 #: the rest is for what our count of the messages may be short of the provider's.
 ANSWER_SHARE = 0.125
 ANSWER_FILL = 0.75
-#: What stands behind a model's name and makes it no other model: a date, a stage.
+#: Suffix of a model's name that makes it no other model: a date, a stage.
 _STAGE = re.compile(r"(?:[-@:](?:\d{4}-\d{2}-\d{2}|\d{6,8}|latest|preview|exp))+\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ResolvedProvider:
-    """Where a model is called, and with which key."""
+    """Provider of a model: the address of its calls, and the key."""
 
     public_id: UUID
     slug: str
@@ -65,7 +65,7 @@ class ResolvedProvider:
 
 @dataclass(frozen=True)
 class Refused:
-    """What a model was sent of a tool, and what its provider said to that; without a hash, in whatever form."""
+    """Refusal of a tool: the version and form that a model was sent, and its provider's words; no hash: in any form."""
 
     version_id: int
     sha256: str
@@ -88,7 +88,7 @@ class ResolvedModel:
     max_rounds: int
     #: The row, for what is learned of it.
     public_id: UUID
-    #: Of the agent where it says so, else of the model; "" and None where neither does.
+    #: Setting of the agent where it has one, else of the model; "" and None where neither has.
     reasoning_effort: str = ""
     temperature: float | None = None
     parallel_tool_calls: bool | None = None
@@ -104,7 +104,7 @@ class ResolvedModel:
     refuses_tools: bool = False
     #: Those that it refused in this turn, by the key of the tool: they are not sent in it again, in whatever form.
     refused_now: Mapping[int, Refused] = field(default_factory=dict)
-    #: The names of what a person chose: a refusal of it is told, and never answered with another choice.
+    #: Names of the settings that a person chose: their refusal is shown, and never answered with another choice.
     chosen: frozenset[str] = frozenset()
     #: The names of what the client of a turn chose for its calls alone.
     by_client: frozenset[str] = frozenset()
@@ -115,17 +115,17 @@ class ResolvedModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """What its tokens are counted with."""
+        """Tokenizer that its tokens are counted with."""
         return tokenizer_of(self.name)
 
     @cached_property
     def schema_rules(self) -> Rules:
-        """What definitions of tools are rendered by: what a refusal taught, else what is known of the vendor."""
+        """Rules that render definitions of tools: those that a refusal taught, else the vendor's known ones."""
         return rules_named(learned_rules(self.lessons) or self.vendor.schema_rules)
 
     @cached_property
     def history_rules(self) -> dict[str, int]:
-        """What it reads a conversation by: what is known of the vendor, and what refusals taught."""
+        """Rules by which it reads a conversation: the vendor's known ones, and those that refusals taught."""
         known = dict(self.vendor.history_rules)
         if "call_ids" not in known and self.vendor.key in ("openai", "azure") and self.dialect is Dialect.CHAT:
             known["call_ids"] = 40  # 64 in Responses, which no id of ours passes
@@ -133,7 +133,7 @@ class ResolvedModel:
 
     @cached_property
     def chosen_dialect(self) -> ChosenDialect:
-        """How it is spoken to, and why."""
+        """Dialect of its requests, and why."""
         return chosen_dialect(
             self.name,
             self.provider.base_url,
@@ -168,7 +168,7 @@ class ResolvedModel:
 
     @property
     def is_offline(self) -> bool:
-        """Whether it is the offline model of this service."""
+        """True for the offline model of this service."""
         return not self.provider.base_url
 
     @cached_property
@@ -180,13 +180,14 @@ class ResolvedModel:
 
     @cached_property
     def origin(self) -> str:
-        """Which model a reply is of: its provider's row, a hash of the address there, and its name. At one gateway, the
-        path says whose models answer."""
+        """Identity of the model that a reply comes from: its provider's row, a hash of the address there, and its name.
+        At one gateway, the path says whose models answer."""
         address = sha256(self.provider.base_url.encode()).hexdigest()[:16]
         return f"{self.provider.public_id} {address} {self.name}"
 
     def takes_extras_of(self, origin: str) -> bool:
-        """Whether what came unread from there goes back to this model: the same provider, and the same family."""
+        """Return whether unread parts of a reply from there go back to this model: the same provider, and the same
+        family."""
         return bool(origin) and model_family(origin) == model_family(self.origin)
 
     def with_lesson(self, lesson: Lesson) -> ResolvedModel:
@@ -196,7 +197,7 @@ class ResolvedModel:
 def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedModel:
     """The model as this agent calls it; without one, as it is by itself. No query where the provider is at hand.
 
-    What the agent says of its calls is meant for its own model: another one that takes over goes by itself.
+    The agent's settings of calls are meant for its own model: another one that takes over goes by itself.
     """
     provider, of_agent = model.provider, agent.max_rounds if agent else None
     own = agent if agent is not None and agent.model_id == model.pk else None

@@ -1,4 +1,4 @@
-"""Who is behind a provider's address, and what is known of them. Pure: constants, and a lookup by host.
+"""Vendors behind providers' addresses, and the facts that are known of them. Pure: constants, and a lookup by host.
 
 Addresses, and the pages where keys are made, are those of each vendor's own documentation in November 2026. The names
 of the output limit are those that each vendor documents for chat completions; where one takes both, the newer one is
@@ -21,7 +21,7 @@ class Vendor:
 
     key: str
     name: str
-    #: What a new provider's address begins as.
+    #: Address that a new provider begins with.
     base_url: str = ""
     #: Where a key is made; empty where none is needed.
     keys_url: str = ""
@@ -40,13 +40,13 @@ class Vendor:
     schema_rules: str = ""
     #: The rules that its models read a conversation by, each with its number; see `sessions/loop/clients/fitting`.
     history_rules: tuple[tuple[str, int], ...] = ()
-    #: What a person has to know before the address can work.
+    #: Note for a person, needed before the address can work.
     note: str = ""
     #: Whether its list of models has the names that calls use.
     lists_models: bool = True
 
     def searches_tools(self, model: str) -> bool:
-        """Whether this model is known to search tools itself."""
+        """Return whether this model is known to search tools itself."""
         return bool(self.searching_models) and re.match(self.searching_models, model) is not None
 
     @property
@@ -145,19 +145,19 @@ VENDORS: tuple[Vendor, ...] = (
 OTHER = Vendor("other", "Other")
 #: The model of this service itself, which has no address.
 OFFLINE = Vendor("offline", "Offline model", note="It comes with this service, needs no key, and is for trying things.")
-#: What a new provider can begin as.
+#: Vendors that a new provider can begin with.
 PRESETS: tuple[Vendor, ...] = (*VENDORS, OTHER, OFFLINE)
 #: Stands in an address of a preset where the name of one's own resource belongs.
 RESOURCE = "RESOURCE"
 
 
 def preset(key: str) -> Vendor | None:
-    """What a new provider begins as; None where there is none of this key."""
+    """Return the preset that a new provider begins with; None where there is none of this key."""
     return next((vendor for vendor in PRESETS if vendor.key == key), None)
 
 
 def vendor_of(base_url: str) -> Vendor:
-    """Who is behind the address, by its host; OTHER where nobody known is."""
+    """Return the vendor behind the address, by its host; OTHER where it is not known."""
     host = (urlsplit(base_url).hostname or "").lower()
     for vendor in VENDORS:
         if any(host.endswith(each) if each.startswith(".") else host == each for each in vendor.hosts):

@@ -34,7 +34,7 @@ class ProviderRefused(ChangeRefused):
 
 @dataclass(frozen=True)
 class ProviderContent:
-    """What a provider's form says. `api_key` is None to keep the stored key, "" to forget it.
+    """Content of a provider's form. `api_key` is None to keep the stored key, "" to forget it.
 
     With a `model_name` the provider's first model is written too; "" leaves the models alone.
     """
@@ -57,8 +57,8 @@ class ProviderContent:
 
 @dataclass(frozen=True)
 class ModelContent:
-    """What a model's form says. A limit that is None is left to the provider, or to the service; a `dialect` of "" to
-    the provider, and what else is said of its calls and is empty to the vendor."""
+    """Content of a model's form. A limit that is None is left to the provider, or to the service; a `dialect` of "" to
+    the provider, and any other setting of its calls that is empty to the vendor."""
 
     name: str
     context_window: int = 128_000
@@ -72,7 +72,7 @@ class ModelContent:
 
 
 def model_content(model: LanguageModel) -> ModelContent:
-    """As it is stored."""
+    """Content of a model as it is stored."""
     return ModelContent(**{each.name: getattr(model, each.name) for each in fields(ModelContent)})
 
 
@@ -120,7 +120,7 @@ def save_provider(
 
 @configuration_write("provider")
 def delete_provider(provider: Provider, *, actor: Membership) -> None:
-    """Its models and its key go with it. Raises ChangeRefused while agents use one of them."""
+    """Delete a provider with its models and its key. Raises ChangeRefused while agents use one of them."""
     require(actor, Right.PROVIDERS)
     users = _agents_told(Q(model__provider=provider) | Q(fallback_model__provider=provider))
     if users:
@@ -242,8 +242,8 @@ def _write(provider: Provider, content: ProviderContent) -> None:
 
 
 def _forget_learned(models: QuerySet[LanguageModel]) -> dict[str, str]:
-    """What was learned of another address or of another model's name is not true of this one, and neither is that it is
-    not listed. For the audit."""
+    """Forget the lessons about another address or another model's name, and that the models are not listed. Return the
+    change for the audit; empty where nothing was learned."""
     models.exclude(missing_since=None).update(missing_since=None)
     return {"learned": "forgotten"} if models.exclude(learned=[]).update(learned=[]) else {}
 
@@ -269,12 +269,12 @@ def _has_key(provider: Provider) -> bool:
 
 
 def _moves(old: str, new: str) -> bool:
-    """Whether requests go to another host, port or scheme than before."""
+    """Return whether requests go to another host, port or scheme than before."""
     return bool(new) and urlsplit(old)[:2] != urlsplit(new)[:2]
 
 
 def _told(provider: Provider) -> dict[str, Any]:
-    """What the audit says of it: everything but the key."""
+    """Return the provider's fields for the audit: everything but the key."""
     return {
         "slug": provider.slug,
         "name": provider.name,

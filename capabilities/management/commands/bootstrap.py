@@ -68,7 +68,8 @@ class Command(BaseCommand):
         self.stdout.write(FIRST_START.format(email=admin.email, password=password, token=token))
 
     def _apply_agents_file(self) -> None:
-        """What is wrong with the file is said, and nothing of it is applied: the service starts as it was."""
+        """Apply the agents file of the settings. An error in it is printed, nothing of it is applied, and the service
+        starts as it was."""
         if not settings.TOOLHUB_AGENTS_FILE:
             return
         whose, by = settings.TOOLHUB_AGENTS_FILE_ORGANISATION, settings.TOOLHUB_AGENTS_FILE_BY

@@ -39,7 +39,8 @@ def encrypted_fields() -> Iterator[tuple[type[Model], str]]:
 
 
 def rotate(model: type[Model], name: str) -> tuple[int, int]:
-    """How many values were encrypted anew, and how many no key reads. One that changed meanwhile is left alone."""
+    """Return the number of values encrypted anew, and of those that no key reads. One that changed meanwhile is left
+    alone."""
     rows = model._base_manager.annotate(stored_text=Cast(F(name), TextField())).filter(stored_text__gt="")
     done = unreadable = 0
     for key, stored in rows.values_list("pk", "stored_text").iterator(chunk_size=500):

@@ -86,7 +86,7 @@ class Command(BaseCommand):
         return member
 
     def _sync(self, folder: Folder, *, tells_all: bool = False) -> int:
-        """How many files are broken. What was said of a file before is not said again."""
+        """Sync the folder and return the number of broken files. Lines that were printed last are not printed again."""
         with organisation_scope(folder.organisation):
             found = sync_folder(folder)
         lines = [self._line(each) for each in found if each.outcome != "unchanged"]
