@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any
 
-from capabilities.models import (
+from capabilities.assistant.models import (
     AgentNote,
     CalendarEvent,
     CalendarFeed,

@@ -20,17 +20,16 @@ from django.utils import timezone
 
 from capabilities.agents.hooks.writes import HookContent, create_hook
 from capabilities.agents.runtime_config.writes import LayerOf, set_runtime_config
+from capabilities.assistant.models import AgentNote, GroceryItem
 from capabilities.assistant.records.kind import Kind
 from capabilities.assistant.records.kinds import kind_named, kinds
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.models import (
-    AgentNote,
     AgentTool,
     AgentToolkit,
     ApprovalRule,
     Grant,
     GrantRequest,
-    GroceryItem,
     HelperModule,
     HelperUse,
     HelperVersion,

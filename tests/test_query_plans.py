@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 import pytest
 from django.db import connection, transaction
 
-from capabilities.models import CalendarEvent, FoodEntry, Grant, GrantRequest, Memory, Message, Task
+from capabilities.assistant.models import CalendarEvent, FoodEntry, Memory, Message, Task
+from capabilities.models import Grant, GrantRequest
 from sessions.models import (
     Approval,
     BudgetPeriod,

@@ -30,6 +30,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
+from capabilities.assistant.models import Memory, Scratchpad, Task
 from capabilities.assistant.records.kinds import kinds
 from capabilities.catalogue.tools.writes import Definition, Origin, create_tool, update_tool
 from capabilities.contract.budget_windows import span_of
@@ -49,7 +50,6 @@ from capabilities.models import (
     ImportedTool,
     LanguageModel,
     McpServer,
-    Memory,
     ModelPrice,
     Policy,
     PolicyProfile,
@@ -60,11 +60,9 @@ from capabilities.models import (
     RoleMembership,
     RoleRule,
     RuntimeConfig,
-    Scratchpad,
     ServiceSetting,
     StoredCredential,
     StoredSecret,
-    Task,
     Tool,
     ToolImport,
     ToolKind,

@@ -270,6 +270,7 @@ INSTALLED_APPS = [
     "csp",
     "toolhub.tenants",
     "capabilities",
+    "capabilities.assistant",
     "sessions",
 ]
 MIDDLEWARE = [
@@ -411,7 +412,7 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
-        "TaskStatusEnum": "capabilities.models.notebook.Task.Status",
+        "TaskStatusEnum": "capabilities.assistant.models.notebook.Task.Status",
         "ApprovalKindEnum": "sessions.models.approvals.ApprovalKind",
         "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
         "BudgetScopeEnum": "sessions.models.budgets.BudgetScope",

@@ -19,7 +19,6 @@ from capabilities.models.agents import (
     offered_to,
 )
 from capabilities.models.approvals import ApprovalRule, AskWhen
-from capabilities.models.calendar import CalendarEvent, CalendarFeed
 from capabilities.models.catalogue import (
     MAX_QUARANTINE,
     RELEASED,
@@ -41,7 +40,6 @@ from capabilities.models.credentials import (
 )
 from capabilities.models.helpers import HelperModule, HelperUse, HelperVersion, ToolTestCase
 from capabilities.models.hooks import Hook
-from capabilities.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
 from capabilities.models.imports import (
     OPEN_IMPORTS,
     UNDECIDED,
@@ -52,10 +50,6 @@ from capabilities.models.imports import (
     SyncedFile,
     ToolImport,
 )
-from capabilities.models.journals import AgentNote, Journal, JournalEntry
-from capabilities.models.knowledge import Entity, Relation, Series, SeriesPoint
-from capabilities.models.notebook import Memory, Scratchpad, Task
-from capabilities.models.people import Message, Person
 from capabilities.models.permissions import (
     Effect,
     Grant,
@@ -86,7 +80,6 @@ __all__ = [
     "RELEASED",
     "UNDECIDED",
     "Agent",
-    "AgentNote",
     "AgentRoom",
     "AgentScope",
     "AgentTool",
@@ -94,8 +87,6 @@ __all__ = [
     "ApprovalRule",
     "AskWhen",
     "Audience",
-    "CalendarEvent",
-    "CalendarFeed",
     "Category",
     "ClientApprovals",
     "ConnectionStatus",
@@ -104,11 +95,8 @@ __all__ = [
     "CredentialScope",
     "Dialect",
     "Effect",
-    "Entity",
-    "FoodEntry",
     "Grant",
     "GrantRequest",
-    "GroceryItem",
     "HelperModule",
     "HelperUse",
     "HelperVersion",
@@ -118,28 +106,18 @@ __all__ = [
     "ImportedStatus",
     "ImportedTool",
     "InvitationRole",
-    "Journal",
-    "JournalEntry",
     "LanguageModel",
-    "ListItem",
     "LoadingMode",
     "McpServer",
-    "Memory",
-    "Message",
     "ModelPrice",
-    "NamedList",
     "OAuthSignIn",
     "Offer",
-    "Person",
-    "Place",
     "Policy",
     "PolicyProfile",
     "Provider",
     "Publication",
     "PushKey",
     "PushSubscription",
-    "Recipe",
-    "Relation",
     "RequestStatus",
     "Role",
     "RoleMembership",
@@ -148,15 +126,11 @@ __all__ = [
     "RoutingMode",
     "RuntimeConfig",
     "RuntimeLayer",
-    "Scratchpad",
     "SecretStatus",
-    "Series",
-    "SeriesPoint",
     "ServiceSetting",
     "StoredCredential",
     "StoredSecret",
     "SyncedFile",
-    "Task",
     "TokenRevocation",
     "Tool",
     "ToolImport",

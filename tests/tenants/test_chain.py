@@ -13,7 +13,6 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from tests.cast import make_category, make_member
-from tests.old_migrations import old_loader
 from tests.threads import at_once
 from toolhub.tenants.audit.chain import entry_hash
 from toolhub.tenants.audit.writes import BrokenEntry, check_chain, record
@@ -22,8 +21,7 @@ from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 pytestmark = pytest.mark.django_db
 
-LOCK = import_module("toolhub.tenants.migrations.0001_squashed_0007_last_use_of_tokens")
-CHAIN = import_module("toolhub.tenants.migrations.0002_people")
+LOCK = import_module("toolhub.tenants.migrations.0001_version_1_0")
 
 
 @pytest.fixture
@@ -203,29 +201,6 @@ def test_whatever_json_can_hold_reads_back_with_its_hash(
     record("x", alice, actor=None, before={"value": value})
 
     assert check_chain(in_acme) is None
-
-
-@pytest.mark.django_db(transaction=True)
-def test_what_was_recorded_before_the_chain_is_chained(alice: Membership, charlie: Membership, unlocked: None) -> None:
-    for member in (alice, charlie, alice):
-        with organisation_scope(member.organisation), transaction.atomic():
-            write(member, 1)
-    sql("UPDATE tenants_auditentry SET number = id + 1000, previous_hash = '', hash = ''")
-    sql("UPDATE tenants_organisation SET audit_count = 0, audit_head = ''")
-
-    with system_scope(), connection.schema_editor() as editor:
-        CHAIN.chain_entries(Plain, editor)
-
-    assert (check_chain(alice.organisation), check_chain(charlie.organisation)) == (None, None)
-
-
-class Plain:
-    """The models as a migration sees them: without the guard."""
-
-    @staticmethod
-    def get_model(app: str, name: str) -> Any:
-        state = old_loader().project_state([("tenants", "0002_people")])
-        return state.apps.get_model(app, name)
 
 
 # -- The command ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from django.core.exceptions import FieldError
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, Exists, F, OuterRef, Prefetch, QuerySet, prefetch_related_objects
 
-from capabilities.models import Agent, AgentTool, Category, RoleMembership, Task, Tool
+from capabilities.assistant.models import Task
+from capabilities.models import Agent, AgentTool, Category, RoleMembership, Tool
 from tests.cast import make_agent, make_category, make_role, make_tool
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.rows.guarded import TenantManager, TenantModel

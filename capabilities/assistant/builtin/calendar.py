@@ -12,6 +12,7 @@ from django.urls import reverse
 from pydantic import Field
 
 from capabilities.assistant.builtin._lib.occurrences import Occurrence, events_between, occurrences
+from capabilities.assistant.models import CalendarEvent
 from capabilities.assistant.records.feeds import has_feed, make_feed, remove_feed
 from capabilities.assistant.records.moments import parse_clock, parse_when, zone_named
 from capabilities.assistant.records.names import holds_all, words_of
@@ -28,7 +29,6 @@ from capabilities.assistant.records.writes.calendar import (
     whole_days,
 )
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import CalendarEvent
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

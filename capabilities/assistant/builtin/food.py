@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from django.db.models import QuerySet, Sum
 from pydantic import Field
 
+from capabilities.assistant.models import FoodEntry, Recipe
 from capabilities.assistant.records.dates import parse_date
 from capabilities.assistant.records.names import holds_all, key_of, words_of
 from capabilities.assistant.records.own import own_rows
@@ -22,7 +23,6 @@ from capabilities.assistant.records.writes.household import (
     save_recipe,
 )
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import FoodEntry, Recipe
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

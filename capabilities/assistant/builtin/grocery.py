@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
+from capabilities.assistant.models import GroceryItem
 from capabilities.assistant.records.own import own_rows
 from capabilities.assistant.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.assistant.records.writes.household import (
@@ -19,7 +20,6 @@ from capabilities.assistant.records.writes.household import (
     to_buy,
 )
 from capabilities.contract.context import ToolContext
-from capabilities.models import GroceryItem
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -8,10 +8,10 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from pydantic import Field
 
+from capabilities.assistant.models import Entity, Relation
 from capabilities.assistant.records.names import folded, holds_all, key_of, name_and_key, one_line, words_of
 from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Entity, Relation
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

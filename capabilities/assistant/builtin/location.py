@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
+from capabilities.assistant.models import Place
 from capabilities.assistant.records.names import key_of
 from capabilities.assistant.records.own import own_rows, remove_row
 from capabilities.assistant.records.rows import WITHOUT_NUL, listing
 from capabilities.assistant.records.writes.household import ADDRESS_TEXT, save_place
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Place
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -8,11 +8,11 @@ from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Concat, Length
 from pydantic import Field
 
+from capabilities.assistant.models import AgentNote
 from capabilities.assistant.records.own import own_rows
 from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.notebook import PAGE_TEXT
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import AgentNote
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
+from capabilities.assistant.models import Person
 from capabilities.assistant.records.names import folded, holds_all, words_of
 from capabilities.assistant.records.own import own_rows, remove_row
 from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.people import EMAIL_TEXT, NAME, NOTES, PHONE, change_person, create_person
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Person
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

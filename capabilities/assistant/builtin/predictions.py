@@ -11,11 +11,11 @@ from django.db.models import Count, Max, QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from capabilities.assistant.builtin._lib import statistics
+from capabilities.assistant.models import Series, SeriesPoint
 from capabilities.assistant.records.moments import parse_when
 from capabilities.assistant.records.names import key_of, name_and_key
 from capabilities.assistant.records.rows import WITHOUT_NUL, listing
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Series, SeriesPoint
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

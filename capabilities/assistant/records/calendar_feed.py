@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from icalendar import Calendar, Event, Timezone, vText
 
-from capabilities.models import CalendarEvent
+from capabilities.assistant.models import CalendarEvent
 
 #: How long what is over stays in the feed.
 BEHIND = timedelta(days=366)

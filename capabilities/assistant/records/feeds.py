@@ -11,8 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from capabilities.assistant.models import CalendarEvent, CalendarFeed
 from capabilities.assistant.records.calendar_feed import BEHIND, feed_text
-from capabilities.models import CalendarEvent, CalendarFeed
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 #: Bytes of a secret; and characters of one that is looked up at all.

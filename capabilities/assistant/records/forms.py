@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 from django import forms
 from django.utils import timezone
 
+from capabilities.assistant.models import CalendarEvent, Task
 from capabilities.assistant.records.moments import zone_named
 from capabilities.assistant.records.names import NAME_LIMIT
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
 from capabilities.assistant.records.writes.calendar import whole_days
 from capabilities.assistant.records.writes.household import LEAST, MOST
 from capabilities.contract.context import ToolError
-from capabilities.models import CalendarEvent, Task
 
 MEALS = (("", "—"), ("breakfast", "Breakfast"), ("lunch", "Lunch"), ("dinner", "Dinner"), ("snack", "Snack"))
 

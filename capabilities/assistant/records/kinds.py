@@ -10,10 +10,7 @@ from zoneinfo import ZoneInfo
 from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from capabilities.assistant.records import forms, serializers
-from capabilities.assistant.records.kind import Kind, Line, State, Switch
-from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
-from capabilities.models import (
+from capabilities.assistant.models import (
     AgentNote,
     CalendarEvent,
     FoodEntry,
@@ -30,6 +27,9 @@ from capabilities.models import (
     Scratchpad,
     Task,
 )
+from capabilities.assistant.records import forms, serializers
+from capabilities.assistant.records.kind import Kind, Line, State, Switch
+from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
 
 #: Characters of a text that a line shows.
 NOTE = 140

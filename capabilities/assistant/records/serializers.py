@@ -6,10 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
+from capabilities.assistant.models import CalendarEvent, Message, Task
 from capabilities.assistant.records.names import NAME_LIMIT
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
 from capabilities.assistant.records.writes.household import LEAST, MOST
-from capabilities.models import CalendarEvent, Message, Task
 
 MEALS = ("", "breakfast", "lunch", "dinner", "snack")
 

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from capabilities.assistant.models import Message
 from capabilities.catalogue.tools.writes import install_builtin
-from capabilities.models import Agent, AgentTool, LoadingMode, Message, Tool
+from capabilities.models import Agent, AgentTool, LoadingMode, Tool
 from capabilities.running.push.writes import add_browser
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import save_service

@@ -14,10 +14,11 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
+from capabilities.assistant.models import Task
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.contract.context import ToolContext
 from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
-from capabilities.models import Agent, LanguageModel, Provider, Task, Tool
+from capabilities.models import Agent, LanguageModel, Provider, Tool
 from capabilities.running.registry import registry
 from capabilities.running.registry import tool as register
 from sessions.loop.conversation.history import OUTCOME_UNKNOWN

@@ -8,10 +8,10 @@ import pytest
 from django.utils import timezone
 
 from capabilities.assistant.builtin.communication import _member
+from capabilities.assistant.models import CalendarFeed
 from capabilities.assistant.records.feeds import digest_of, feed_by_secret
 from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.contract.context import ToolError
-from capabilities.models import CalendarFeed
 from sessions.doors.schedules.periodic import run_schedule
 from sessions.models import Schedule, Turn
 from tests.cast import make_agent, make_role, make_tool

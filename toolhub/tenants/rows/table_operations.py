@@ -18,11 +18,14 @@ class CreateModels(Operation):
     category = OperationCategory.ADDITION
     serialization_expand_args: ClassVar[list[str]] = ["operations"]
 
-    def __init__(self, operations: Sequence[CreateModel]) -> None:
+    def __init__(self, operations: Sequence[CreateModel], *, keeps_existing: bool = False) -> None:
         self.operations = operations
+        #: Whether a table that is there already is taken as it is: its model was another app's before.
+        self.keeps_existing = keeps_existing
 
     def deconstruct(self) -> tuple[str, Any, dict[str, Any]]:
-        return type(self).__name__, [], {"operations": self.operations}
+        kept = {"keeps_existing": True} if self.keeps_existing else {}
+        return type(self).__name__, [], {"operations": self.operations} | kept
 
     def state_forwards(self, app_label: str, state: Any) -> None:
         state.__dict__.pop("apps", None)  # rendered again when it is asked for, with all of them
@@ -30,8 +33,10 @@ class CreateModels(Operation):
             operation.state_forwards(app_label, state)
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        there = set(schema_editor.connection.introspection.table_names()) if self.keeps_existing else set()
         for model in self._models(app_label, schema_editor, to_state):
-            schema_editor.create_model(model)
+            if model._meta.db_table not in there:
+                schema_editor.create_model(model)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         for model in reversed(self._models(app_label, schema_editor, from_state)):

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q, QuerySet
 
+from capabilities.assistant.models import CalendarEvent
 from capabilities.assistant.records.own import own_rows
 from capabilities.assistant.records.recurrence import starts
 from capabilities.contract.context import ToolContext
-from capabilities.models import CalendarEvent
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.db import transaction
 
+from capabilities.assistant.models import AgentNote, Memory, Scratchpad, Task
 from capabilities.assistant.records.names import one_line
 from capabilities.assistant.records.own import RecordRefused, own_rows
 from capabilities.assistant.records.rows import create_numbered
-from capabilities.models import AgentNote, Memory, Scratchpad, Task
 from capabilities.models.numbered import Owner
 
 #: Characters of a task's title and notes, of a memory, and of a page of notes.

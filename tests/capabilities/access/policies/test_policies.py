@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -175,14 +174,6 @@ def test_zs_30_minimal_comes_with_the_service_and_is_exactly_the_seven(tools: Or
     }
     assert len(minimal.patterns) == 7
     assert (minimal.reads_only, minimal.is_shipped) == (True, True)
-
-
-def test_the_migration_ships_what_a_new_organisation_gets() -> None:
-    shipped = import_module("capabilities.migrations.0021_policies").SHIPPED
-
-    assert [(name, tuple(patterns), True, words) for name, words, patterns in shipped] == [
-        (each.name, each.patterns, each.reads_only, each.description) for each in SHIPPED_PROFILES
-    ]
 
 
 def test_what_comes_with_the_service_stays_as_it_is(tools: Organisation, alice: Membership) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from capabilities.models import Task
+from capabilities.assistant.models import Task
 from tests.capabilities.assistant.builtin.conftest import NOW, Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")

@@ -6,9 +6,9 @@ from datetime import date
 import pytest
 
 from capabilities.assistant.builtin import aether
+from capabilities.assistant.models import Journal, JournalEntry
 from capabilities.assistant.records.writes import journals
 from capabilities.contract.context import ToolError
-from capabilities.models import Journal, JournalEntry
 from tests.capabilities.assistant.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")

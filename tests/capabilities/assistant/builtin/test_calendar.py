@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from capabilities.assistant.models import CalendarEvent, CalendarFeed
 from capabilities.assistant.records.writes import calendar as writes
 from capabilities.contract.context import ToolError
-from capabilities.models import CalendarEvent, CalendarFeed
 from tests.capabilities.assistant.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")

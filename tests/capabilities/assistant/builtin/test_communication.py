@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from capabilities.assistant.builtin import communication
+from capabilities.assistant.models import Message
 from capabilities.contract.context import ToolError
-from capabilities.models import Message
 from tests.capabilities.assistant.builtin.conftest import Call
 from tests.cast import make_member
 from toolhub.tenants.models import Membership, Organisation

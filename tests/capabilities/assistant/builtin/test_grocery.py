@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from capabilities.assistant.models import GroceryItem
 from capabilities.assistant.records.writes import household
 from capabilities.contract.context import ToolError
-from capabilities.models import GroceryItem
 from tests.capabilities.assistant.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")

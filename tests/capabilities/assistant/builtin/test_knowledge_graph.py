@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capabilities.assistant.builtin import knowledge_graph
+from capabilities.assistant.models import Entity, Relation
 from capabilities.contract.context import ToolError
-from capabilities.models import Entity, Relation
 from tests.capabilities.assistant.builtin.conftest import Call
 from toolhub.tenants.models import Membership, Organisation
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from capabilities.assistant.models import Memory
 from capabilities.contract.context import ToolError
-from capabilities.models import Memory
 from tests.capabilities.assistant.builtin.conftest import Call
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope

@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 
+from capabilities.assistant.models import AgentNote
 from capabilities.contract.context import ToolContext, ToolError
-from capabilities.models import Agent, AgentNote
+from capabilities.models import Agent
 from capabilities.running.registry import registry
 from tests.capabilities.assistant.builtin.conftest import Call
 from tests.cast import make_agent
 from toolhub.tenants.models import Membership
-from toolhub.tenants.rows.scope import system_scope
-
-migration = import_module("capabilities.migrations.0009_notes_of_agents")
 
 pytestmark = pytest.mark.usefixtures("in_acme")
 
@@ -96,25 +92,3 @@ def test_notes_of_an_agent_that_was_gone_are_read_by_none_that_bears_its_slug(
     assert notes_of(context, alice, agent)("agent_notes_read") == "There are no notes."
     by_hand = replace(context, organisation_id=alice.organisation_id, membership_id=alice.pk, agent="")
     assert registry.tools["agent_notes_read"].call(by_hand, {}) == "There are no notes."
-
-
-def test_the_migration_binds_notes_to_the_agent_of_their_slug_in_their_organisation(
-    alice: Membership, bob: Membership, charlie: Membership
-) -> None:
-    agent = make_agent(alice.organisation, slug="assistant")
-    with system_scope():
-        for member, slug in ((alice, "assistant"), (bob, "assistant"), (alice, "gone"), (charlie, "assistant")):
-            own = {"organisation": member.organisation, "membership": member}
-            AgentNote.objects.create(**own, former_agent=slug, text=f"{member} {slug}")
-
-        migration.bind_notes(apps, None)
-
-        rows = AgentNote.objects.order_by("pk").values_list("text", "agent_id", "former_agent")
-        assert list(rows) == [
-            ("Alice assistant", agent.pk, ""),
-            ("Bob assistant", agent.pk, ""),
-            ("Alice gone", None, "gone"),
-            ("Charlie assistant", None, "assistant"),
-        ]
-        migration.unbind_notes(apps, None)
-        assert {row[2] for row in rows.all()} == {"assistant", "gone"}

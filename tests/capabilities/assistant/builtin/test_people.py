@@ -5,9 +5,9 @@ from datetime import date
 import pytest
 
 from capabilities.assistant.builtin import people
+from capabilities.assistant.models import Person
 from capabilities.assistant.records.writes import people as writes
 from capabilities.contract.context import ToolError
-from capabilities.models import Person
 from tests.capabilities.assistant.builtin.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("in_acme")

@@ -13,9 +13,9 @@ from dateutil.tz import resolve_imaginary, tzical
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from capabilities.assistant.models import CalendarEvent
 from capabilities.assistant.records.calendar_feed import feed_text
 from capabilities.assistant.records.recurrence import starts
-from capabilities.models import CalendarEvent
 
 NOW = datetime(2026, 11, 18, 9, 30, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from capabilities.assistant.models import CalendarEvent, CalendarFeed
 from capabilities.assistant.records.feeds import make_feed
-from capabilities.models import CalendarEvent, CalendarFeed
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import organisation_scope
 

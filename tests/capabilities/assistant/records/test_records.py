@@ -11,10 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from capabilities.assistant.records.kinds import kind_named, kinds
-from capabilities.assistant.records.own import owner_of
-from capabilities.assistant.records.writes.notebook import create_task
-from capabilities.models import (
+from capabilities.assistant.models import (
     AgentNote,
     CalendarEvent,
     GroceryItem,
@@ -26,6 +23,9 @@ from capabilities.models import (
     Person,
     Task,
 )
+from capabilities.assistant.records.kinds import kind_named, kinds
+from capabilities.assistant.records.own import owner_of
+from capabilities.assistant.records.writes.notebook import create_task
 from tests.cast import make_member
 from tests.rest import Rest
 from tests.test_lists import make_record

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import json
-from importlib import import_module
-
 import pytest
-from django.apps import apps
 from django.core.exceptions import PermissionDenied
 
 from capabilities.common.refused import ChangeRefused
@@ -12,7 +8,6 @@ from capabilities.models import ServiceSetting
 from capabilities.running.registry import ServiceField, ServiceSpec, registry
 from capabilities.running.services.writes import clear_service, save_service, service_values
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
-from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 HOME = ServiceSpec(
     "home",
@@ -103,18 +98,3 @@ def test_services_ask_for_the_right_catalogue(bob: Membership, in_acme: Organisa
         save_service(HOME, SET, actor=bob)
     with pytest.raises(PermissionDenied):
         clear_service(HOME, actor=bob)
-
-
-@pytest.mark.django_db
-def test_the_migration_notes_which_services_hold_a_secret(acme: Organisation) -> None:
-    note_secrets = import_module("capabilities.migrations.0010_holds_secret").note_secrets
-    stored = {"open_meteo": {"api_key": "w"}, "github": {"base_url": "x"}, "docker": {"token": "no field of it"}}
-    with organisation_scope(acme):
-        for service, values in stored.items():
-            ServiceSetting.objects.create(organisation=acme, service=service, values_json=json.dumps(values))
-
-    with system_scope():
-        note_secrets(apps, None)
-
-    with organisation_scope(acme):
-        assert set(ServiceSetting.objects.filter(holds_secret=True).values_list("service", flat=True)) == {"open_meteo"}

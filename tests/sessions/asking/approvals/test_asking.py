@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from capabilities.access.approval_rules.writes import RuleContent, create_rule, delete_rule, update_rule
 from capabilities.agents.hooks.writes import HookContent, create_hook
+from capabilities.assistant.models import Task
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract import decisions
@@ -30,7 +31,6 @@ from capabilities.models import (
     LanguageModel,
     LoadingMode,
     RuntimeConfig,
-    Task,
     Tool,
 )
 from capabilities.running.kinds import RUNNERS

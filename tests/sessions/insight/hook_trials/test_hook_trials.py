@@ -9,7 +9,8 @@ import pytest
 from django.test import Client
 
 from capabilities.agents.hooks.writes import HookContent, create_hook
-from capabilities.models import Hook, LanguageModel, Task
+from capabilities.assistant.models import Task
+from capabilities.models import Hook, LanguageModel
 from sessions.insight.hook_trials.queries import dry_run
 from sessions.models import ChatSession, Step, Turn, TurnEvent
 from tests.capabilities.test_pages import text_of

@@ -12,10 +12,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from capabilities.assistant.models import Task
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.contract.spec import ToolSpec
-from capabilities.models import Category, RoleMembership, Task, Tool
+from capabilities.models import Category, RoleMembership, Tool
 from sessions.insight.trial import runs as trial_runs
 from sessions.insight.trial import writes as trying
 from sessions.insight.trial.forms import TrialForm

@@ -15,7 +15,8 @@ from django.test.utils import CaptureQueriesContext
 
 from capabilities.access.approval_rules.writes import RuleContent, create_rule
 from capabilities.agents.hooks.writes import HookContent, create_hook
-from capabilities.models import Agent, AskWhen, Hook, LanguageModel, Provider, Task
+from capabilities.assistant.models import Task
+from capabilities.models import Agent, AskWhen, Hook, LanguageModel, Provider
 from sessions.asking.approvals.writes import approve
 from sessions.loop.tools.stored_results import number_of, stored_result
 from sessions.models import Approval, ChatSession, Step, StepStatus, Turn, TurnEvent, TurnStatus

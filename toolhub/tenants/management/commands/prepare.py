@@ -6,11 +6,12 @@ import signal
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from toolhub.embedded.supervisor import say
+from toolhub.tenants.upgrades import older_than_known
 from toolhub.web.static_files import collect_if_changed
 
 
@@ -20,6 +21,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: object) -> None:
         """SIGTERM ends it where it is: a migration is done or undone as a whole. The bootstrap is done to its end."""
+        lacks = older_than_known()
+        if lacks:
+            raise CommandError(
+                f"These data are of a release before the last one before 1.0: {len(lacks)} of its migrations are "
+                f"missing, {lacks[0]} first. Start the commit before 1.0.0 with them once, then this one."
+            )
         executor = MigrationExecutor(connection)
         migrates = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
         if migrates:

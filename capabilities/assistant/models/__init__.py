@@ -1,0 +1,33 @@
+"""Tables of the personal assistant: what its tools keep for a member."""
+
+from __future__ import annotations
+
+from capabilities.assistant.models.calendar import CalendarEvent, CalendarFeed
+from capabilities.assistant.models.household import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
+from capabilities.assistant.models.journals import AgentNote, Journal, JournalEntry
+from capabilities.assistant.models.knowledge import Entity, Relation, Series, SeriesPoint
+from capabilities.assistant.models.notebook import Memory, Scratchpad, Task
+from capabilities.assistant.models.people import Message, Person
+
+__all__ = [
+    "AgentNote",
+    "CalendarEvent",
+    "CalendarFeed",
+    "Entity",
+    "FoodEntry",
+    "GroceryItem",
+    "Journal",
+    "JournalEntry",
+    "ListItem",
+    "Memory",
+    "Message",
+    "NamedList",
+    "Person",
+    "Place",
+    "Recipe",
+    "Relation",
+    "Scratchpad",
+    "Series",
+    "SeriesPoint",
+    "Task",
+]
