@@ -87,7 +87,7 @@ class ServiceSpec:
 
 @dataclass(frozen=True)
 class BuiltinTool:
-    """One built-in tool: what the model is told of it, and the function that runs."""
+    """One built-in tool: what the model reads of it, and the function that runs."""
 
     name: str
     category: str
@@ -117,7 +117,7 @@ class BuiltinTool:
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """What the arguments that a call may leave out are then, where that says something."""
+        """Defaults of the arguments that a call may leave out, where they say something."""
         fields = self.arguments.model_fields.items()
         return {name: field.default for name, field in fields if not field.is_required() and field.default}
 

@@ -24,7 +24,7 @@ MAX_KEYWORD = 60
 
 @dataclass(frozen=True)
 class CategoryContent:
-    """What a category's form says; its name is given once."""
+    """Content of a category's form; its name is given once."""
 
     title: str
     description: str = ""

@@ -47,7 +47,8 @@ def http_tool_or_404(name: str) -> Tool:
 
 
 def version_at_hand(tool: Tool) -> ToolVersion | None:
-    """What an edit begins with: the version in force, else the newest. One query where none is in force."""
+    """Return the version that an edit begins with: the one in force, else the newest. One query where none is in
+    force."""
     return tool.current_version or tool.versions.order_by("-number").first()
 
 
@@ -58,7 +59,7 @@ def waiting_version(tool: Tool) -> ToolVersion | None:
 
 
 def stored_content(tool: Tool) -> HttpToolContent | None:
-    """What an edit begins with; None for a tool without any version."""
+    """Return the content that an edit begins with; None for a tool without any version."""
     version = version_at_hand(tool)
     return content_of(tool, version) if version else None
 
@@ -71,7 +72,7 @@ def credential_choices() -> Sequence[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class HttpPreview:
-    """What a tool would be, before it is saved."""
+    """Preview of a tool, before it is saved."""
 
     #: What the model is sent, and its tokens.
     wire: str

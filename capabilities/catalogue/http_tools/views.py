@@ -46,7 +46,7 @@ WAITS = "It waits for somebody with the right approve_code: until then it is nei
 @require_http_methods(["GET", "POST"])
 @signed_in
 def http_tool_create(request: MemberRequest, org: str) -> HttpResponse:
-    """What `do` says of a form: `preview`, `rows` for more empty rows, else it is saved."""
+    """Form to add a tool; `do` of a sent form: `preview`, `rows` for more empty rows, else it is saved."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     if request.method != "POST":
         form = HttpToolForm(initial={"method": "GET", "effect": "external", "category": request.GET.get("category")})

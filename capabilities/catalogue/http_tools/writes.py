@@ -145,7 +145,7 @@ def credential_named(name: str, definition: Definition) -> StoredCredential | No
 
 
 def content_of(tool: Tool, version: ToolVersion) -> HttpToolContent:
-    """What is stored of a tool. One query where it has a credential that was not read yet."""
+    """Return the stored content of a tool. One query where it has a credential that was not read yet."""
     credential = tool.credential.name if tool.credential else ""
     return HttpToolContent(definition_of(tool, version), credential, tool.category.name)
 

@@ -334,8 +334,8 @@ class ImportedToolList(APIView):
         },
     )
     def patch(self, request: Request, import_id: UUID) -> Response:
-        """The same guess for all that are named, or all that wait. All or none. Needs the right `catalogue` for the
-        categories of their tools, or of the import."""
+        """Set the same guess of the effect for all that are named, or all that wait. All or none. Needs the right
+        `catalogue` for the categories of their tools, or of the import."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(EffectsIn, request)

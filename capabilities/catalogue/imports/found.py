@@ -1,4 +1,4 @@
-"""What a source offers, before any of it is a row: definitions, and what there is to say of the whole. Pure."""
+"""Definitions that a source offers, before any of them is a row, and what there is to say of the whole. Pure."""
 
 from __future__ import annotations
 

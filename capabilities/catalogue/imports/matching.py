@@ -1,4 +1,4 @@
-"""What a found definition is to the catalogue: new, or a tool that came from the same source; and its name."""
+"""Matching of a found definition with the catalogue: new, or a tool that came from the same source; and its name."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def content_at_source(description: str, parameters: Any, implementation: Any, mo
 
 
 def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
-    """What their source said of these tools when the version in force was accepted, by the tool's key: what people
+    """Return the source's content of these tools when the version in force was accepted, by the tool's key: what people
     wrote into it since is left out. For tools with a version in force. Two queries."""
     current = {tool.pk: tool.current_version for tool in tools if tool.current_version is not None}
     made_of: dict[int, dict[int, SourceContent]] = {
@@ -163,7 +163,8 @@ def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
 
 
 def _content_of_version(version: ToolVersion) -> SourceContent:
-    """Of one that no row is at hand for. A description that stands in for none is none."""
+    """Return the source's content of a version that has no row at hand. A description that stands in for none is
+    none."""
     name = version.implementation.get("name")
     stands_in = isinstance(name, str) and version.description.startswith(f"{normalised(name)} of ")
     return content_at_source("" if stands_in else version.description, version.parameters, version.implementation)
@@ -193,8 +194,8 @@ def later_reading(tool_import: ToolImport) -> ToolImport | None:
 
 
 def dismissed_before(tool_import: ToolImport) -> dict[str, SourceContent]:
-    """What the last reading of the same source found and was dismissed, by what the source calls it: dismissed still,
-    while it says the same. What was decided for one category is decided for no other. Two queries."""
+    """Return the content that the last reading of the same source found and that was dismissed, by the source's own
+    name: dismissed still, while it says the same. A decision for one category counts for no other. Two queries."""
     whose = Q(category=None) | Q(category=tool_import.category_id)
     earlier = _readings(tool_import).filter(whose, status__in=WAS_READ).exclude(pk=tool_import.pk)
     last = earlier.order_by("-pk").first()
@@ -213,7 +214,8 @@ def effect_kept(tool: Tool, guessed: str) -> str:
 
 
 def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
-    """Of each tool, the version in force and those that wait: what a reading is compared with. One query."""
+    """Return for each tool, by key, the version in force and those that wait: a reading is compared with them. One
+    query."""
     statuses = (VersionStatus.APPROVED, VersionStatus.PENDING)
     found: dict[int, list[ToolVersion]] = {}
     for version in ToolVersion.objects.filter(tool__in=list(tools), status__in=statuses).order_by("pk"):
@@ -234,7 +236,7 @@ def says_the_same(version: ToolVersion, content: Definition) -> bool:
 
 
 def prefix_of(tool_import: ToolImport) -> str:
-    """What stands in front of a name of this source that is taken."""
+    """Return the prefix for a name of this source that is taken."""
     name = tool_import.server.name if tool_import.server else tool_import.title
     return short_name_of(name, separator="_", longest=MAX_PREFIX) or "imported"
 
@@ -260,7 +262,8 @@ def kind_of(row: ImportedTool, tool_import: ToolImport) -> ToolKind:
 
 
 def _with_more(content: Definition, row: ImportedTool, tool_import: ToolImport) -> Definition:
-    """What a toolkit file says beside. After a crash it says the last word only of the effect that it gave itself."""
+    """Return the content with what a toolkit file says beside. Its rule for crashes counts only with the effect that it
+    gave itself."""
     more = row.more
     implementation = dict(content.implementation)
     if row.kind == ToolKind.PYTHON:
@@ -343,8 +346,8 @@ def says_all_the_same(version: ToolVersion, content: Definition) -> bool:
 
 
 def said_before(tool_import: ToolImport) -> dict[int, SourceContent]:
-    """What the same source said of its tools when they were accepted last, by the tool's key. Of those whose version
-    was rejected, nothing. One query."""
+    """Return the content that the same source gave its tools when they were accepted last, by the tool's key; nothing
+    for those whose version was rejected or is a draft. One query."""
     earlier = _readings(tool_import).exclude(pk=tool_import.pk)
     rows = ImportedTool.objects.filter(
         tool_import__in=earlier, status=ImportedStatus.ACCEPTED, version__isnull=False, tool__isnull=False
@@ -357,7 +360,7 @@ def fallback_description(original_name: str, title: str) -> str:
 
 
 def with_base_url(implementation: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-    """What runs, with the whole address of a request that the source gives by its path alone."""
+    """Return what runs, with the whole address of a request that the source gives by its path alone."""
     url = implementation.get("url")
     if isinstance(url, str) and url.startswith("/"):
         return {**implementation, "url": base_url.rstrip("/") + url}

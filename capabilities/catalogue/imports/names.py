@@ -30,7 +30,8 @@ def _part(text: str) -> str:
 
 
 def name_warnings(original: str) -> tuple[DefinitionWarning, ...]:
-    """What to say of a name in another alphabet: the source knows it by that one, and a model by the one here."""
+    """Return the warning for a name in another alphabet: the source knows it by that one, and a model by the one
+    here."""
     if original.isascii():
         return ()
     says = f"Its name is {original[:100]}: it is sent so, and written in other letters here."

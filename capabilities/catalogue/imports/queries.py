@@ -162,7 +162,7 @@ def rows_named(tool_import: ToolImport, public_ids: Iterable[Any]) -> QuerySet[I
 
 @dataclass(frozen=True)
 class ReviewNumbers:
-    """What the head of a review says."""
+    """Numbers at the head of a review."""
 
     statuses: Mapping[str, int]
     tokens: int

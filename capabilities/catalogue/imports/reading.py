@@ -266,7 +266,7 @@ def _gone(own: dict[str, Tool], found: set[str], position: int, tool_import: Too
 
 
 def _dismiss_again(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
-    """What somebody dismissed at the last reading, and that says the same, needs no second decision."""
+    """Dismiss again what was dismissed at the last reading and says the same: it needs no second decision."""
     dismissed = dismissed_before(tool_import)
     for row in rows:
         if row.status in UNDECIDED and dismissed.get(row.original_name) == content_of_row(row):

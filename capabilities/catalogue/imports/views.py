@@ -128,7 +128,7 @@ def import_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def import_detail(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
-    """What was found, to accept or to dismiss. While it is read, the page asks again by itself."""
+    """Show the definitions found, to accept or to dismiss. While the source is read, the page asks again by itself."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     if tool_import.is_open and request.htmx:
@@ -222,7 +222,7 @@ def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
 
 
 def _mark(row: ImportedTool, member: Membership) -> None:
-    """What a row shows beside its own columns."""
+    """Set on a row what the page shows beside its own columns."""
     row.badge = BADGES[row.status]  # type: ignore[attr-defined, index]
     row.line = " ".join(normalised(row.description).split())[:300]  # type: ignore[attr-defined]
     row.is_waiting = row.status in UNDECIDED  # type: ignore[attr-defined]
@@ -266,7 +266,8 @@ def _decide(
     member: Membership,
     tool_import: ToolImport,
 ) -> str | Preview:
-    """What came of it, in a sentence; where somebody gets the tools and feels it, first a preview."""
+    """Make the decision and return its outcome in a sentence; where somebody gets the tools and feels it, first a
+    Preview."""
     if request.POST.get("act") == "restore":
         count = restore_imported(rows, actor=member)
         return f"Brought back: {count:,} definition{'' if count == 1 else 's'}."
@@ -297,7 +298,7 @@ def _decide(
 
 
 def accepted_told(accepted: Accepted) -> str:
-    """What became of accepted definitions, in a sentence."""
+    """Return the outcome of accepted definitions, in sentences."""
     parts = [
         (len(accepted.created), "new tool"),
         (len(accepted.updated), "new version"),

@@ -98,7 +98,7 @@ DECIDED_WITH = (
 
 @dataclass(frozen=True)
 class Accepted:
-    """What became of the definitions: tools that are new or have a new version, those of them that wait for approval,
+    """Outcome of accepted definitions: tools that are new or have a new version, those of them that wait for approval,
     and those that were switched off because they are gone."""
 
     created: Sequence[str] = ()
@@ -568,7 +568,7 @@ def _recorded(
     category: Category | None,
     credential: StoredCredential | None,
 ) -> dict[str, Any]:
-    """What the audit row says: each tool with the number and the hash of its version."""
+    """Return the content of the audit row: each tool with the number and the hash of its version."""
     written = {
         row.name: {
             "version": versions[row.pk].number,
@@ -639,7 +639,7 @@ def change_imported(
 def set_effects(
     rows: QuerySet[ImportedTool], effect: str, *, actor: Membership, is_destructive: bool | None = None
 ) -> int:
-    """The same guess of what they do for all of these definitions that wait for a decision. Returns how many changed.
+    """Set the same guess of the effect for all of these definitions that wait for a decision. Returns how many changed.
     All or none, with one audit row. Raises ChangeRefused."""
     if effect not in EFFECTS:
         raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")

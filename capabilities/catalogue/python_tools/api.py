@@ -202,7 +202,7 @@ def _saved(
 
 @contextmanager
 def _fields_of_body() -> Iterator[None]:
-    """What runs stands in fields of its own here: a refusal names them without what they are part of."""
+    """Remove `implementation.` from the field that a refusal names: the body holds each of those fields by itself."""
     try:
         yield
     except ChangeRefused as error:

@@ -123,7 +123,7 @@ class PythonToolForm(forms.Form):
         return value
 
     def content(self, tool: Tool | None) -> PythonContent:
-        """What the form says, once it is valid."""
+        """Return the content of the form, once it is valid."""
         said = self.cleaned_data
         return PythonContent(
             tool.name if tool else said["name"],
@@ -141,7 +141,8 @@ class PythonToolForm(forms.Form):
 
 
 def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
-    """What the editor begins with; `modules` are versions of modules to import in place of those that it imports."""
+    """Return the values that the editor begins with; `modules` are versions of modules to import in place of those that
+    it imports."""
     if version is None:
         return {
             "parameters": json.dumps(SCHEMA, indent=2),

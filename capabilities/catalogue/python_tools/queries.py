@@ -28,7 +28,7 @@ def category_named(name: str) -> Category:
 
 
 def newest_version(tool: Tool) -> ToolVersion | None:
-    """What the editor begins with: the newest one that was not rejected. One query."""
+    """Return the version that the editor begins with: the newest one that was not rejected. One query."""
     versions = ToolVersion.objects.filter(tool=tool).exclude(status=VersionStatus.REJECTED)
     return versions.order_by("-number").first()
 
@@ -46,6 +46,6 @@ def test_or_404(tool: Tool, test_id: UUID) -> ToolTestCase:
 
 
 def waiting_number(tool: Tool) -> int:
-    """Of the newest version that waits for approval; 0 for none. One query."""
+    """Return the number of the newest version that waits for approval; 0 for none. One query."""
     waiting = ToolVersion.objects.filter(tool=tool, status=VersionStatus.PENDING).order_by("-number")
     return waiting.values_list("number", flat=True).first() or 0

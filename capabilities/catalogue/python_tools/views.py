@@ -42,7 +42,7 @@ from toolhub.tenants.pages import signed_in
 @require_http_methods(["GET", "POST"])
 @signed_in
 def tool_python_create(request: MemberRequest, org: str) -> HttpResponse:
-    """What `do` says of a form: `check` saves nothing, `draft` and `submit` save a version."""
+    """Form to add a tool; `do` of a sent form: `check` saves nothing, `draft` and `submit` save a version."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     return _editor(request, member, None)
 
@@ -50,7 +50,7 @@ def tool_python_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def tool_python_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The same for the next version of a tool. The form begins with the newest one."""
+    """Form of a tool's next version, used as in `tool_python_create`. It begins with the newest one."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = python_tool_or_404(name)
     check_right(member, Right.CATALOGUE, tool.category.name)

@@ -118,7 +118,7 @@ def imports_of_server(server: McpServer) -> Sequence[ToolImport]:
 
 
 def removal_told(server: McpServer) -> str:
-    """What will happen when it is removed, in sentences. Two queries, one where it has no tools."""
+    """Return the effects of the server's removal, in sentences. Two queries, one where it has no tools."""
     tools = Tool.objects.filter(server=server, current_version__isnull=False)
     count = tools.count()
     if not count:
@@ -135,7 +135,7 @@ def removal_told(server: McpServer) -> str:
 
 
 def test_of_server(server: McpServer) -> ConnectionTest | None:
-    """What its last test showed. One query."""
+    """Return the result of the server's last test, or None. One query."""
     return ConnectionTest.objects.filter(server=server).first()
 
 

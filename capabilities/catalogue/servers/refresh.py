@@ -87,7 +87,7 @@ FELL_OVER = "It could not be read: the service ran into a mistake of its own. It
 
 @dataclass
 class Changes:
-    """What a reading found: names of our tools, and of definitions that are none yet."""
+    """Changes that a reading found: names of our tools, and of definitions that are none yet."""
 
     changed: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
@@ -184,7 +184,7 @@ def read_for_import(tool_import: ToolImport) -> ReadSource:
 
 
 def source_of(server: McpServer, listing: Listing) -> ReadSource:
-    """What the server offers, as imports take it, read in a child process. Raises SourceRefused and ConfinedError."""
+    """Return the server's offer as imports take it, read in a child process. Raises SourceRefused and ConfinedError."""
     answer = {"tools": [each.definition for each in listing.tools], "protocolVersion": listing.protocol}
     source = read_text(json.dumps(answer), server.organisation_id, server=server.name)
     return replace(source, summary={**source.summary, "note": listing.note}) if listing.note else source
@@ -267,7 +267,7 @@ def _write_facts(before: McpServer, listing: Listing, digest: str, reader: Membe
 
 
 def _renamed_from(before: McpServer, info: Mapping[str, Any]) -> str:
-    """What the server called itself when it was read before, where that is another name."""
+    """Return the server's own name at the reading before, where that is another one; else ""."""
     was = before.server_info.get("name") if isinstance(before.server_info, dict) else None
     return str(was) if was and was != info.get("name") else ""
 
@@ -408,7 +408,7 @@ def _keep_back(tool: Tool, reason: str) -> None:
 
 
 def _reason_of(tool: Tool, reason: str) -> str:
-    """Why it is kept back: what a person said of it stays."""
+    """Return why the tool is kept back; a reason that a person gave stays."""
     return tool.quarantine if tool.quarantined_by_id is not None else storable(reason, MAX_QUARANTINE)
 
 

@@ -56,8 +56,8 @@ class ServerRefused(ChangeRefused):
 
 @dataclass(frozen=True)
 class ServerContent:
-    """What a server's form says. `credential` is the name of a stored credential, "" for none; `stdio_name` the name of
-    an entry in the installation's settings, for a process."""
+    """Content of a server's form. `credential` is the name of a stored credential, "" for none; `stdio_name` the name
+    of an entry in the installation's settings, for a process."""
 
     name: str
     title: str = ""
@@ -79,7 +79,7 @@ def server_content(server: McpServer) -> ServerContent:
 
 
 def tool_prefix(server_name: str) -> str:
-    """What the names of a server's tools begin with."""
+    """Return the prefix of the names of a server's tools."""
     return f"mcp__{server_name}__"
 
 
@@ -111,9 +111,9 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
     """Change a server.
 
     Where it leads to another address or process, or is signed in another way, all its tools are kept back until the
-    server was read again and somebody accepted them, and what waited for approval is rejected: it was said of the one
-    before. A server that has tools keeps its name, which theirs begin with. What an admin switched off, nobody below
-    switches on for their own use.
+    server was read again and somebody accepted them, and what waited for approval is rejected: it belongs to the
+    address or process before. A server that has tools keeps its name, which theirs begin with. What an admin switched
+    off, nobody below switches on for their own use.
     """
     require(actor, Right.CATALOGUE)
     server = McpServer.objects.select_related("credential").get(pk=server.pk)
@@ -309,7 +309,7 @@ def processes_for(organisation: Organisation) -> tuple[str, ...]:
 
 
 def _reached(server: McpServer) -> dict[str, Any]:
-    """What says where its calls go and how they are signed."""
+    """Return the fields that say where its calls go and how they are signed."""
     return {
         "address": (server.transport, server.url, server.stdio_name),
         "credential": server.credential_id,
@@ -328,7 +328,7 @@ def url_without_query(url: str) -> str:
 
 
 def _shown(server: McpServer) -> dict[str, Any]:
-    """What the audit says of it."""
+    """Return the fields that the audit records of it."""
     return {
         "name": server.name,
         "title": server.title,

@@ -70,7 +70,7 @@ def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
 
 
 def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -> HttpResponse | None:
-    """What other members lose, where they do and it was not shown yet."""
+    """Return a page of what other members lose, where they do and it was not shown yet; else None."""
     if request.POST.get("enabled") == "1":
         return None
     try:

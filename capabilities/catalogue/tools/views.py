@@ -39,7 +39,7 @@ from toolhub.tenants.pages import signed_in
 
 
 def mark_tool(tool: Tool, *, may_switch: bool) -> None:
-    """What a row shows beside the row's own columns."""
+    """Set on the tool what its row shows beside the row's own columns."""
     spec = registry.services.get(tool.service)
     tool.may_switch = may_switch  # type: ignore[attr-defined]
     tool.is_off_here = spec is not None and not spec.is_available  # type: ignore[attr-defined]
@@ -116,7 +116,7 @@ def _about_keeping_back(member: Membership, tool: Tool) -> dict[str, Any]:
 @require_POST
 @signed_in
 def tool_instruct(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Say what the model is told beside the tool: its next version."""
+    """Save the instructions that the model reads beside the tool: its next version."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
     form = InstructionsForm(request.POST)

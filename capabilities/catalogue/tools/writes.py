@@ -61,7 +61,7 @@ class ToolRefused(ChangeRefused):
 class Definition:
     """The content of a tool version, before it is one.
 
-    `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model is told them beside,
+    `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model reads them beside it,
     while the tool is at hand. `implementation` is what runs, as its kind says; `human_format` shows a call in one line.
     """
 
@@ -236,7 +236,8 @@ def update_tool(
 
 @configuration_write("instructions")
 def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
-    """Say what the model is told beside, while the tool is at hand: the tool's next version, if the text is another.
+    """Set the instructions that the model reads beside the tool, while it is at hand: the tool's next version, if the
+    text is another.
 
     Empty for nothing. A right limited to the tool's category is enough.
     """
@@ -337,8 +338,8 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
 def install_builtin(organisation: Organisation, source: Registry = registry) -> list[Tool]:
     """Bring the built-in categories and tools up to the code's: missing ones are added, changed ones get a version.
 
-    What the organisation switched off, moved, re-worded in its categories or told the model of a tool stays as it is.
-    Returns the changed tools.
+    What the organisation switched off, moved, re-worded in its categories or wrote as instructions of a tool stays as
+    it is. Returns the changed tools.
     """
     categories = install_categories(organisation, source.categories.values())
     tools = {
@@ -462,7 +463,7 @@ def make_current(tool: Tool, version: ToolVersion) -> None:
 
 
 def make_each_current(pairs: Collection[tuple[Tool, ToolVersion]]) -> None:
-    """The same for many tools at once: two queries for some hundred of them."""
+    """Put each of these versions in force, and retire those that were: two queries for some hundred of them."""
     before = [
         tool.current_version_id
         for tool, version in pairs

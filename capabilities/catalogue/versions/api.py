@@ -122,7 +122,7 @@ class ToolVersions(APIView):
         responses=paged(ToolVersionOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """What the tool was and is, newest first, with those that wait, and those that were rejected."""
+        """List the tool's versions, newest first, with those that wait, and those that were rejected."""
         member = api_member(request)
         tool = get_object_or_404(Tool, name=name)
         rows = ToolVersion.objects.filter(tool=tool).select_related(
@@ -189,8 +189,8 @@ class ToolVersionRollback(APIView):
         responses=ToolVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Of a version that was in force before. Needs the right `approve_code` for the tool's category; `catalogue`
-        where only words differ."""
+        """Put a version in force again that was in force before. Needs the right `approve_code` for the tool's
+        category; `catalogue` where only words differ."""
         member = api_member(request)
         check_changes_versions(member)
         version = version_or_404(name, number)

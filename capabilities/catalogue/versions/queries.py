@@ -143,7 +143,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class VersionDifference:
-    """What differs between two versions of a tool, from the first to the second."""
+    """Difference between two versions of a tool, from the first to the second."""
 
     first: ToolVersion
     second: ToolVersion
@@ -167,7 +167,7 @@ class VersionDifference:
 
 
 def difference_between(first: ToolVersion, second: ToolVersion, *, with_code: bool = True) -> VersionDifference:
-    """What differs, compared in a limited child process. `with_code`: what runs is compared too. No query."""
+    """Return the difference, compared in a limited child process. `with_code`: what runs is compared too. No query."""
     knobs = [
         (title, getattr(first, name), getattr(second, name))
         for name, title in KNOB_TITLES.items()

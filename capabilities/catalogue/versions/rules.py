@@ -88,7 +88,7 @@ def why_own(member: Membership, author: Membership | None, *, by_agent: bool = F
 
 
 def why_not_release(tool: Tool) -> str:
-    """Why the version in force of a tool that is kept back cannot be used again as it is, by whomever; "" where it can.
+    """Return why nobody can use the version in force of a tool that is kept back again as it is; "" where somebody can.
     The server is at hand."""
     if not tool.quarantine:
         return f"{tool} is not kept back."

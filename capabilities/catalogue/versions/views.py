@@ -105,7 +105,7 @@ def _version_page(
 @require_GET
 @signed_in
 def tool_version_difference(request: MemberRequest, org: str, name: str, first: int, second: int) -> HttpResponse:
-    """What differs between any two versions of a tool."""
+    """Show the difference between any two versions of a tool."""
     member = member_or_404(request)
     one, other = version_or_404(name, first), version_or_404(name, second)
     reads_code = may_read_code(member, one.tool.category.name)

@@ -207,7 +207,7 @@ def _check_waits(version: ToolVersion) -> None:
 
 
 def _end(version: ToolVersion, status: VersionStatus, reason: str, actor: Membership) -> None:
-    """One conditional UPDATE decides: who comes second is told."""
+    """End the wait of a version by one conditional UPDATE. Raises ChangeRefused for the second who decides."""
     waiting = ToolVersion.objects.filter(pk=version.pk, status=VersionStatus.PENDING)
     if not waiting.update(status=status, status_reason=reason, decided_by=actor, decided_at=Now()):
         raise ChangeRefused("version", decided_already(_held(version)[0]), code="conflict")

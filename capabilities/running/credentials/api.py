@@ -181,7 +181,7 @@ class CredentialList(APIView):
         responses=paged(CredentialOut),
     )
     def get(self, request: Request) -> Response:
-        """What signs the requests of tools. Needs the right `catalogue` or `providers`."""
+        """List the credentials that sign the requests of tools. Needs the right `catalogue` or `providers`."""
         reader(request)
         return Response(page(request, shown_credentials(), "name", lambda row: CredentialOut(row).data))
 
@@ -215,7 +215,8 @@ class CredentialDetail(APIView):
         responses=CredentialOut,
     )
     def patch(self, request: Request, credential: str) -> Response:
-        """What is left out stays. With another address, give the secret again; members connect their accounts again."""
+        """Change the given fields and keep the rest. With another address, give the secret again; members connect their
+        accounts again."""
         member = manager(request)
         row = credential_or_404(credential)
         body = checked_part(CredentialPart, request)
@@ -287,7 +288,7 @@ class AccountList(APIView):
         operation_id="accounts_list", summary="My accounts", parameters=PAGE_PARAMETERS, responses=paged(AccountOut)
     )
     def get(self, request: Request) -> Response:
-        """What one can connect an own account to, and whether one is connected."""
+        """List the services that a member can connect an own account to, each with whether one is connected."""
         member = api_member(request)
         return Response(page(request, own_accounts(member), "name", lambda row: AccountOut(row).data))
 

@@ -43,7 +43,8 @@ def connected() -> QuerySet[StoredSecret]:
 
 
 def state_of(credential: StoredCredential) -> str:
-    """Of one of `shown_credentials`: connected, refused, needs_more, missing (the organisation's secret), or own."""
+    """Return the state of one of `shown_credentials`: connected, refused, needs_more, missing (the organisation's
+    secret), or own."""
     if credential.scope == CredentialScope.MEMBER:
         return "own"
     return getattr(credential, "shared_status", None) or "missing"
@@ -67,7 +68,7 @@ def credential_or_404(name: str) -> StoredCredential:
 
 @dataclass(frozen=True)
 class CredentialUse:
-    """What is signed with a credential: the first tools by name, and all servers."""
+    """Use of a credential: the first of the tools that it signs, by name, and all servers."""
 
     tools: Sequence[str]
     servers: Sequence[McpServer]
@@ -99,7 +100,8 @@ def accounts_page(credential: StoredCredential, *, after: str = "", before: str 
 
 
 def own_accounts(member: Membership) -> QuerySet[StoredCredential]:
-    """What members connect own accounts to; `own` of each is a list of the member's secret, or of none. Two queries."""
+    """Return the credentials that members connect own accounts to; `own` of each lists the member's secret, or nothing.
+    Two queries."""
     own = StoredSecret.objects.filter(membership=member).defer("values_json")
     rows = StoredCredential.objects.filter(scope=CredentialScope.MEMBER).defer("client_secret")
     return rows.prefetch_related(Prefetch("secrets", own, to_attr="own"))
@@ -119,7 +121,7 @@ def own_account_or_404(member: Membership, name: str) -> StoredCredential:
 
 
 def own_secret(credential: StoredCredential) -> StoredSecret | None:
-    """Of one of `own_accounts`. No query."""
+    """Return the member's secret of one of `own_accounts`, or None. No query."""
     own: list[StoredSecret] = getattr(credential, "own", [])
     return own[0] if own else None
 

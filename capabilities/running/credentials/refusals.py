@@ -1,4 +1,4 @@
-"""A secret that is not valid any more: how it is kept, and what the caller is told."""
+"""Secrets that are not valid any more: how they are marked, and the errors that their callers get."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mark_refused(secret: StoredSecret, reason: str) -> None:
 
 
 def refused_now(secret: StoredSecret) -> LinkNeeded | ToolError:
-    """What the caller is told of a secret that is not valid any more."""
+    """Return the error that the caller gets for a secret that is not valid any more."""
     credential = secret.credential
     if secret.membership_id is not None:
         return connect_again(credential, "connect your account again")

@@ -59,7 +59,7 @@ LABELS = {"token": "Secret", "user": "User name", "password": "Password"}
 
 @dataclass(frozen=True)
 class CredentialContent:
-    """What people say of a credential. `kind`, `scope` and the name are fixed once it is there.
+    """Content of a credential, as people give it. `kind`, `scope` and the name are fixed once it is there.
 
     `client_secret` empty keeps the stored one.
     """
@@ -78,7 +78,7 @@ class CredentialContent:
 
 
 def content_of(credential: StoredCredential) -> CredentialContent:
-    """What is stored, as people said it; a client that we registered ourselves is left out."""
+    """Return the stored content, as people gave it; a client that we registered ourselves is left out."""
     return CredentialContent(
         title=credential.title,
         kind=credential.kind,
@@ -230,7 +230,8 @@ def _has_client_secret(credential: StoredCredential) -> bool:
 
 
 def _forget_client(credential: StoredCredential) -> None:
-    """What we know of the authorization server, and how we became its client, belongs to the address before."""
+    """Clear the facts of the authorization server, and of how we became its client: they belong to the address
+    before."""
     credential.registration = credential.client_id = credential.client_secret = credential.client_auth = ""
     credential.redirect_uri = credential.resource_indicator = ""
     credential.server_metadata, credential.discovered_at = {}, None

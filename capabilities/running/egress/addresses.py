@@ -86,7 +86,7 @@ HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
 
 
 class Purpose(StrEnum):
-    """What a request is made for: an entry of TOOLHUB_PRIVATE_HOSTS opens a private host for one purpose."""
+    """Purpose of a request: an entry of TOOLHUB_PRIVATE_HOSTS opens a private host for one purpose."""
 
     PROVIDER = "provider"
     TOOL = "tool"
@@ -172,6 +172,7 @@ def check_url(url: str) -> httpx2.URL:
 
 
 def check_characters(url: str) -> None:
-    """What one parser of addresses drops and another reads is how a guard and a client come to disagree."""
+    """Raise EgressRefused for characters that one parser of addresses drops and another reads: a guard and a client
+    would disagree."""
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in url):
         raise EgressRefused("The address has a space, a control character or a backslash in it; encode it with %.")

@@ -1,4 +1,4 @@
-"""What tools that send requests have in common: headers that a model may set, and text that it gets to see."""
+"""Common parts of tools that send requests: headers that a model may set, and text that it gets to see."""
 
 from __future__ import annotations
 

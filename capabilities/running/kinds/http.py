@@ -180,7 +180,7 @@ def _file(answer: Fetched, kind: str) -> ToolResult:
 
 
 def _file_name(answer: Fetched, kind: str) -> str:
-    """What the far side calls the file, or the end of the address, in plain characters."""
+    """Return the name that the far side gives the file, or the end of the address, in plain characters."""
     disposition = answer.headers.get("content-disposition", "")
     found = re.search(r'filename="?([^";]+)', disposition)
     name = found[1] if found else answer.url.partition("?")[0].rpartition("/")[2]
@@ -204,7 +204,7 @@ def _failure(answer: Fetched, credential: Credential, context: ToolContext, unti
 
 
 def _unsigned(answer: Fetched, request: HttpRequest, credential: Credential) -> str:
-    """What is missing, where the far side asks who calls and nothing says it."""
+    """Return a sentence that no credential is set, where the far side asks who calls and nothing says it; else ""."""
     is_signed = credential.headers or credential.query or "authorization" in {name.lower() for name in request.headers}
     if answer.status != HTTPStatus.UNAUTHORIZED or is_signed:
         return ""

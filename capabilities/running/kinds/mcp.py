@@ -131,7 +131,7 @@ class _Call:
 
     @property
     def seconds(self) -> float:
-        """What is left of the call's time."""
+        """Seconds left of the call's time."""
         return max(LEAST, self.until - time.monotonic())
 
     @property
@@ -324,7 +324,7 @@ class _Call:
     # -- What goes wrong ---------------------------------------------------------------------------------------------
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """What the server answers. A credential that it refuses may be exchanged for a new one, once."""
+        """Return the server's answer. A credential that it refuses may be exchanged for a new one, once."""
         try:
             try:
                 return ask()
@@ -369,7 +369,7 @@ class _Call:
 
 
 def _answer(question: Any, resumed: Resumed) -> dict[str, Any]:
-    """What the member did, as the protocol says it."""
+    """Return the member's answer as the protocol says it."""
     action = resumed.action if resumed.action in ("accept", "decline") else "cancel"
     params = question.get("params") if isinstance(question, Mapping) else None
     is_form = not isinstance(params, Mapping) or params.get("mode", "form") == "form"

@@ -52,7 +52,7 @@ def run(
     context: ToolContext,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """What the code's `run` returned, as JSON. Raises ToolError with its error and what to write instead, and
+    """Return the result of the code's `run`, as JSON. Raises ToolError with its error and what to write instead, and
     LinkNeeded where the first request shows that the member has to connect an account.
 
     One query where the code uses helper modules, one where it asks for the context.
@@ -84,7 +84,7 @@ def run(
 
 
 def limits_of(timeout: float) -> Limits:
-    """What one call may take that has so many seconds."""
+    """Return the limits of one call that has so many seconds."""
     return Limits(
         seconds=max(0.1, timeout * SHARE),
         memory=settings.TOOLHUB_PYTHON_MEMORY_MB * 1_000_000,
@@ -101,7 +101,7 @@ def failure_text(result: SandboxResult) -> str:
 
 
 def context_of(spec: ToolSpec, version: ToolVersion, context: ToolContext) -> dict[str, Any]:
-    """What the code is told of the call it runs for: data alone, nothing that opens anything. One query.
+    """Return the facts that the code gets of the call it runs for: data alone, nothing that opens anything. One query.
 
     `workspace` is the organisation's folder under the name that it has for commands; file tools take paths in it.
     """

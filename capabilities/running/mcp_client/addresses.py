@@ -1,4 +1,4 @@
-"""Where a server is, for whom it is asked, and the processes that the operator's file names. Pure.
+"""Addresses of servers, with the principal that asks, and the processes that the operator's file names. Pure.
 
 Knows forms. Must not know rows, settings nor the SDK: `toolhub.settings` reads the operator's file with it.
 """
@@ -25,8 +25,8 @@ EVERYBODY = "*"
 class ServerAddress:
     """One server as one principal reaches it.
 
-    `principal` says for whom: the organisation, and the secret that signs where each member has an own one. Sessions
-    are never shared between principals.
+    `principal` is who asks: the organisation, and the secret that signs where each member has an own one. Sessions are
+    never shared between principals.
     """
 
     transport: Literal["http", "stdio"]

@@ -1,4 +1,4 @@
-"""What servers say, as plain data: the SDK's types stay inside this room. Pure."""
+"""Answers of servers as plain data: the SDK's types stay inside this room. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class CallAnswer:
-    """What came of a call: a result, questions that go before one, or a task that goes on. Exactly one is set."""
+    """Answer to a call: a result, questions that go before one, or a task that goes on. Exactly one is set."""
 
     #: `tools/call`'s result as it was sent.
     result: Mapping[str, Any] | None = None

@@ -56,7 +56,7 @@ def when_started(function: Callable[[asyncio.AbstractEventLoop], None]) -> None:
 
 
 def run(work: Coroutine[Any, Any, T], *, seconds: float, stopped: threading.Event | None = None) -> T:
-    """What the coroutine returns or raises; it ends itself within `seconds`.
+    """Return what the coroutine returns, or raise what it raises; it ends itself within `seconds`.
 
     Raises Stopped when `stopped` is set meanwhile: the coroutine is then cancelled, and not waited for.
     """

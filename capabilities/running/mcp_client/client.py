@@ -1,7 +1,7 @@
 """Servers for those who may wait: each function blocks its thread, and may be called from any.
 
-Knows nothing of rows: an address says where, for whom and with which credential. The SDK is loaded when it is first
-needed: it costs 25 MB and a third of a second, which an installation without servers never pays.
+Knows nothing of rows: an address says where, for which principal and with which credential. The SDK is loaded when it
+is first needed: it costs 25 MB and a third of a second, which an installation without servers never pays.
 
 Every function raises McpError.
 """
@@ -45,7 +45,7 @@ def call_tool(
     as_task: bool = False,
     stopped: threading.Event | None = None,
 ) -> CallAnswer:
-    """Call the tool that the server calls `name`. Once `stopped` is set, the server is told and Stopped raised.
+    """Call the tool that the server calls `name`. Once `stopped` is set, the server is notified and Stopped raised.
 
     `headers` are those of its definition's x-mcp-header, by the path to the argument. A call that was answered with
     questions is made again with `input_responses` and `request_state`, or, where it was asked in a session, with

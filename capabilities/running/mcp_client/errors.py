@@ -1,4 +1,4 @@
-"""What a server is asked in vain. Each message is one sentence for a person and for the model.
+"""Errors of a request to a server. Each message is one sentence for a person and for the model.
 
 McpError
 ├── ServerUnreachable    nothing came: no connection, no process, an address that may not be reached
@@ -33,7 +33,7 @@ class ServerSilent(McpError):
 
 
 class ServerLost(McpError):
-    """What the call did is not known."""
+    """Loss of the connection or process during a call: what the call did is not known."""
 
 
 class NotAuthorised(McpError):

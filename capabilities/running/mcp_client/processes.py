@@ -65,7 +65,7 @@ class ServerProcess:
         return " | ".join(lines[-LAST_LINES:])[-MAX_LAST_WORDS:]
 
     def say_goodbye(self, title: str) -> None:
-        """What it wrote last goes to the log of this service, where it ended by itself with an error."""
+        """Log the end of the error output of a process that ended by itself with an error."""
         status = self.process.returncode
         if status is not None and status > 0:
             logger.warning("The process of %s ended with status %s: %s", title, status, self.stderr[-2_000:])

@@ -140,9 +140,10 @@ class Conversation(ClientSession):
         name: str = "",
         on_progress: ProgressFnT | None = None,
     ) -> dict[str, Any]:
-        """The result as it was sent. `headers` and `name` (as Mcp-Name) go with it in the modern protocol only.
+        """Send a request and return its result as it was sent. `headers` and `name` (as Mcp-Name) go with it in the
+        modern protocol only.
 
-        Raises the SDK's MCPError, for a time that is up as well; the server is then told.
+        Raises the SDK's MCPError, also when the time is up; the server is then notified.
         """
         data: dict[str, Any] = {"method": method, "params": dict(params)}
         options: CallOptions = {}
@@ -181,7 +182,7 @@ class Conversation(ClientSession):
 
 
 def question_key(params: types.ElicitRequestParams) -> str:
-    """What tells one question of a call from its others."""
+    """Return a key that distinguishes one question of a call from its others."""
     return params.model_dump_json(by_alias=True, exclude={"meta", "task", "elicitation_id"}, exclude_none=True)
 
 

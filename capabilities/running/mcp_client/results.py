@@ -1,4 +1,4 @@
-"""What a call's result comes to: each kind of content has its place. Pure."""
+"""Reading of a call's result: each kind of content has its place. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whom this process talks to: one exchange a call with servers of the modern protocol over HTTP, and kept sessions with
-processes and with servers of older protocols.
+"""Conversations of this process with servers: one exchange a call with servers of the modern protocol over HTTP, and
+kept sessions with processes and with servers of older protocols.
 
 All of it runs in the background loop. A session has one task that owns it, opens it and closes it; calls come and go.
 Nobody waits for a server but its own calls.
@@ -137,7 +137,7 @@ class Session:
         return self.conversation
 
     async def use(self, work: Work[T], *, alone: bool = False) -> T:
-        """What `work` makes of the conversation. `alone`: while no other call uses it."""
+        """Return the result of `work` on the conversation. `alone`: while no other call uses it."""
         talk = await self.opened()
         async with self._room:
             await self._room.wait_for(lambda: not self._is_alone and not (alone and self._running))
@@ -276,7 +276,7 @@ class Pool:
     async def speak(
         self, address: ServerAddress, work: Work[T], *, seconds: float, fresh: bool = False, alone: bool = False
     ) -> T:
-        """What `work` makes of a conversation with the server. Raises McpError.
+        """Return the result of `work` on a conversation with the server. Raises McpError.
 
         `fresh`: the server is asked anew what it is. `alone`: in a kept session, no other call runs beside.
         """

@@ -17,7 +17,7 @@ from toolhub.bounded_json import signs_in
 
 @dataclass
 class Seen:
-    """What the HTTP answers of one call were."""
+    """Facts noted of the HTTP answers of one call."""
 
     status: int = 0
     challenge: str = ""

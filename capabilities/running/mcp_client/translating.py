@@ -78,7 +78,7 @@ def _refused_credential(noted: Seen) -> str:
 
 
 def leaf(error: BaseException) -> BaseException:
-    """What a group of exceptions is about: the first in it that is not the end of a wait."""
+    """Return the error that a group of exceptions is about: the first in it that is not the end of a wait."""
     while isinstance(error, BaseExceptionGroup):
         inner = [each for each in error.exceptions if not isinstance(each, GeneratorExit)]
         error = inner[0] if inner else error.exceptions[0]

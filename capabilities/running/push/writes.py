@@ -37,7 +37,7 @@ AUTH_BYTES = 16
 
 @dataclass(frozen=True)
 class Browser:
-    """What `PushManager.subscribe` gave: the address, and the two keys in base64url."""
+    """Subscription as `PushManager.subscribe` gave it: the address, and the two keys in base64url."""
 
     endpoint: str
     p256dh: str
@@ -64,7 +64,7 @@ class Browser:
 
 
 def _bytes_of(text: str) -> bytes:
-    """What base64url says; nothing where it is none."""
+    """Return the bytes of a base64url text; empty where it is none."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):

@@ -1,4 +1,4 @@
-"""What to write instead, for errors of a run: what the check before could not see."""
+"""Advice on errors of a run that the check before could not see: what to write instead."""
 
 from __future__ import annotations
 

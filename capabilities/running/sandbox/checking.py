@@ -110,7 +110,7 @@ def _identifier(name: str) -> str:
 
 
 def _loaded_in_full(code: str, helpers: Mapping[str, str], organisation_id: int) -> Iterator[Problem]:
-    """What loading the module raises."""
+    """Yield the problem that loading the module raises."""
     error = full.run(
         code,
         {},

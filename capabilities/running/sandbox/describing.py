@@ -1,4 +1,5 @@
-"""What of Python there is in each runtime, for whoever writes code: short, because a model pays for each word."""
+"""Description of the Python that each runtime has, for whoever writes code: short, because a model pays for each
+word."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 No network, no other file, no environment, no capability, no process of the machine. The kernel bounds how many
 processes there are: it counts them for a user, and never for root. So a service that runs as root starts the sandbox as
-a user of the organisation's own, to whom the workspace then belongs. A watch ends the whole sandbox when its processes
-hold too much memory together, write too much, or take too long.
+a user of the organisation's own, which then owns the workspace. A watch ends the whole sandbox when its processes hold
+too much memory together, write too much, or take too long.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class ShellResult:
-    """What a command wrote, output and errors in one, and how it ended: its exit status, or why it was ended."""
+    """Result of a command: output and errors in one, and how it ended: its exit status, or why it was ended."""
 
     output: str
     status: int

@@ -1,4 +1,4 @@
-"""What goes into a run of Python and what comes out of it: limits, host functions, results, problems. Pure."""
+"""Inputs and outputs of a run of Python: limits, host functions, results, problems. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_CODE = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What one run may take. Whatever is over is an error of the run, never of the service."""
+    """Limits of one run. Whatever is over them is an error of the run, never of the service."""
 
     #: Wall time of all, waits for host functions included.
     seconds: float = 10.0
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """What `http_get` and `http_post` return to the code, as a dictionary of these names."""
+    """Answer that `http_get` and `http_post` return to the code, as a dictionary of these names."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ def no_http(method: str, url: str, *, headers: Mapping[str, str], content: bytes
 
 @dataclass(frozen=True)
 class HostFunctions:
-    """What the code may ask of the service: the functions named in `describe_runtime`, and no others."""
+    """Functions of the service that the code may call: those named in `describe_runtime`, and no others."""
 
     http: Http = no_http
     #: The organisation's time zone, in which `datetime.now()` of the code answers.

@@ -53,7 +53,7 @@ class ServiceIn(serializers.Serializer[Any]):
 class ServiceList(APIView):
     @extend_schema(operation_id="services_list", summary="Services", responses=paged(ServiceOut))
     def get(self, request: Request) -> Response:
-        """What tools need, and whether it is set up. Needs the right `catalogue`."""
+        """List the services that tools need, and whether each is set up. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         only_parameters(request)
         return Response({"results": [ServiceOut(each).data for each in shown_services()], "next": None})

@@ -96,7 +96,7 @@ def _signing_credential(scope: CredentialScope) -> QuerySet[StoredCredential]:
 
 
 def service_values(spec: ServiceSpec) -> dict[str, str]:
-    """What the organisation in scope set up, with defaults for the rest. One query."""
+    """Return the values that the organisation in scope set up, with defaults for the rest. One query."""
     row = ServiceSetting.objects.filter(service=spec.name).first()
     return spec.filled(stored_values(row))
 
@@ -111,7 +111,7 @@ def service_title(name: str) -> str:
 
 
 def set_up_title(service: str) -> str:
-    """What a tool that is not ready needs, for people."""
+    """Return the title, for people, of what a tool that is not ready needs."""
     return service_title(service) if service else "its credential or server"
 
 

@@ -331,7 +331,7 @@ class ModuleVersionRollback(APIView):
         responses=ModuleVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Of a version that was in force before. Needs the right `approve_code` for every category."""
+        """Put a version in force again that was in force before. Needs the right `approve_code` for every category."""
         member = api_member(request, right=Right.APPROVE_CODE)
         version = version_or_404(name, number)
         body = checked(ReasonIn, request)

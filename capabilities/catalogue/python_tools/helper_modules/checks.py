@@ -38,7 +38,7 @@ class CheckedModule:
 
     @property
     def main_problems(self) -> Sequence[Problem]:
-        """Of the runtime with the fewest problems that block; the first one where they are equal."""
+        """Problems of the runtime with the fewest that block; of the first one where they are equal."""
         counts = {name: sum(each.blocks for each in found) for name, found in self.problems.items()}
         return self.problems[min(counts, key=counts.__getitem__)] if counts else ()
 

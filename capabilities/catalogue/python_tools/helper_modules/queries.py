@@ -105,7 +105,7 @@ def version_or_404(name: str, number: int) -> HelperVersion:
 
 
 def newest_version(module: HelperModule) -> HelperVersion | None:
-    """What an edit begins with: the newest one that was not rejected. One query."""
+    """Return the version that an edit begins with: the newest one that was not rejected. One query."""
     rows = HelperVersion.objects.filter(module=module).exclude(status=VersionStatus.REJECTED)
     return rows.order_by("-number").first()
 
@@ -175,7 +175,7 @@ def modules_waiting(member: Membership) -> list[HelperVersion]:
 
 @dataclass(frozen=True)
 class ModuleDifference:
-    """What differs between two versions of a module, line by line; as the template of versions shows it."""
+    """Difference between two versions of a module, line by line; as the template of versions shows it."""
 
     first: HelperVersion
     second: HelperVersion

@@ -82,7 +82,7 @@ def module_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def module_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The same for the next version of a module. The form begins with the newest one."""
+    """Form of a module's next version, used as in `module_create`. It begins with the newest one."""
     member = member_or_404(request, right=Right.CATALOGUE)
     return _editor(request, member, module_or_404(name))
 
@@ -208,7 +208,7 @@ def _version_page(
 @require_GET
 @signed_in
 def module_version_difference(request: MemberRequest, org: str, name: str, first: int, second: int) -> HttpResponse:
-    """What differs between any two versions of a module."""
+    """Show the difference between any two versions of a module."""
     _reader(request)
     one, other = version_or_404(name, first), version_or_404(name, second)
     context = {"module": one.module, "difference": difference_between(one, other)}

@@ -39,7 +39,7 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
 
 
 def changed_told(done: ToolsChanged, of: int) -> str:
-    """What became of it, in a sentence or two."""
+    """Return the outcome of the change, in a sentence or two."""
     told = f"Changed {len(done.changed):,} of {of:,} tool{'' if of == 1 else 's'}."
     if not done.waiting:
         return told

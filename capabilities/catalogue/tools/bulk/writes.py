@@ -1,4 +1,4 @@
-"""What is set for many tools at once: effect, category, and when their calls ask a person. All of them, or none."""
+"""Changes to many tools at once: effect, category, and when their calls ask a person. All of them, or none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ set_knobs_of: Provided[..., object] = Provided("runtime settings of tools")
 
 @dataclass(frozen=True)
 class ToolsChange:
-    """What is set; empty and None leave it as each tool has it. `category` is a name."""
+    """Change to many tools; empty and None leave each tool as it is. `category` is a name."""
 
     is_enabled: bool | None = None
     off_message: str = ""

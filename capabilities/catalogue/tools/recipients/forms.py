@@ -40,7 +40,7 @@ class RecipientsForm(forms.Form):
         fields["toolkit"].queryset = Toolkit.objects.order_by("name")
 
     def recipients(self) -> Recipients:
-        """Of a form without errors."""
+        """Return the recipients that were chosen. For a form without errors."""
         data = self.cleaned_data
         return Recipients(
             tuple(agent.slug for agent in data["agents"]),
@@ -56,7 +56,7 @@ def recipients_sent(data: QueryDict) -> tuple[RecipientsForm, Recipients]:
 
 
 def recipient_choices(member: Membership, form: RecipientsForm | None = None) -> dict[str, Any]:
-    """What `_recipients.html` shows: who may get tools from this member, and what is chosen. Two queries."""
+    """Return the context of `_recipients.html`: who may get tools from this member, and what is chosen. Two queries."""
     form = form or RecipientsForm()
     agents = list(Agent.objects.defer("prompt").order_by("name", "pk"))
     chosen = form.data.getlist("agents") if isinstance(form.data, QueryDict) else []

@@ -31,8 +31,8 @@ def saved_or_shown(
     actor: Membership,
     state: Sequence[str] = (),
 ) -> Any:
-    """What `write` returns, which gives tools to these: at once where nobody feels it, or where it was shown; its
-    Preview elsewhere. `state` stamps what it starts from, beside the configuration. Raises what `write` raises."""
+    """Return the result of `write`, which gives tools to these: at once where nobody feels it, or where it was shown;
+    its Preview elsewhere. `state` stamps what it starts from, beside the configuration. Raises what `write` raises."""
     content = {name: values for name, values in request.POST.lists() if name not in _OWN_FIELDS}
     return save_as_shown(
         request,

@@ -44,9 +44,9 @@ class Holders:
 
 
 def holders_of(tools: Sequence[Tool], member: Membership | None = None) -> Holders:
-    """Of these tools, which have their categories at hand. The agents with most of them at the start of a session come
-    first; those that the member does not see are left out, but what they have is not nobody's. Seven queries, none for
-    no tool."""
+    """Return the holders of these tools, which have their categories at hand. The agents with most of them at the start
+    of a session come first; those that the member does not see are left out, but what they have is not nobody's. Seven
+    queries, none for no tool."""
     if not tools:
         return Holders(0, (), ())
     agents = list(Agent.objects.defer("prompt").order_by("name", "pk"))

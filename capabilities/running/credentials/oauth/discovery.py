@@ -85,7 +85,7 @@ def _chosen(servers: list[str], issuer: str, resource: str) -> str:
 
 
 def _protected_resource(resource: str) -> Any | None:
-    """What the resource says of itself (ProtectedResourceMetadata), or None where it says nothing."""
+    """Return the metadata that the resource publishes (ProtectedResourceMetadata), or None where it publishes none."""
     from mcp.client.auth.utils import (  # noqa: PLC0415 -- leaf
         build_protected_resource_metadata_discovery_urls,
     )

@@ -1,7 +1,7 @@
 """Sign-ins that nobody keeps any more are ended at their authorization servers too (RFC 7009).
 
 They are queued in the transaction that removes them here, and a worker asks the server afterwards: nothing that is
-removed waits for a far side, or fails because of one. The audit says what came of it.
+removed waits for a far side, or fails because of one. The audit records the outcome.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def revoke_claimed(key: int) -> None:
 
 @transaction.atomic
 def _end(row: TokenRevocation, problem: str = "") -> None:
-    """Remove it, with its secret, and say in the audit what came of it."""
+    """Remove it, with its secret, and record the outcome in the audit."""
     if not TokenRevocation.objects.filter(pk=row.pk, attempts=row.attempts).delete()[0]:
         return
     outcome = {"revoked": False, "problem": problem[:500]} if problem else {"revoked": True}

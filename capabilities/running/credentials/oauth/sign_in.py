@@ -238,7 +238,7 @@ def forget_client(credential: StoredCredential, *, actor: Membership) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the authorization server sent the member back with."""
+    """Answer with which the authorization server sent the member back."""
 
     code: str = ""
     iss: str = ""

@@ -34,7 +34,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """What an authorization server gave."""
+    """Tokens that an authorization server issued."""
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""What of this machine the sandbox is given: Python's own library and the files that it needs, read-only."""
+"""Parts of this machine that the sandbox is given: Python's own library and the files that it needs, read-only."""
 
 from __future__ import annotations
 

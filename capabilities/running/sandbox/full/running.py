@@ -108,7 +108,7 @@ def _request(
 
 
 class _Conversation:
-    """What goes over the socket of one call."""
+    """Exchange of messages over the socket of one call."""
 
     def __init__(
         self, channel: socket.socket, calls: HostCalls, limits: Limits, deadline: float, stopped: threading.Event
@@ -223,7 +223,7 @@ class _Conversation:
         return RunError("Timeout", f"It took longer than {duration(self._limits.seconds)}.")
 
     def _error(self, error: Any) -> RunError:
-        """What the code raised, as it says itself: text from outside."""
+        """Return the error that the code raised, as it says itself: text from outside."""
         self.is_over = True
         told = {name: error.get(name, "") for name in ("kind", "message", "module")} if isinstance(error, dict) else {}
         if not told or not all(isinstance(each, str) for each in told.values()):

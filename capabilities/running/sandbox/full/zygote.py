@@ -212,7 +212,7 @@ class Channel:
 
 
 class Output:
-    """What the code prints, cut at the limit."""
+    """Output stream of the code, cut at the limit."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -315,7 +315,7 @@ class Helpers:
 
 
 def host_functions(channel: Channel) -> dict[str, Any]:
-    """The same functions as in the other runtime: two ask the service, two are answered here."""
+    """Return the functions that the other runtime has too, by name: two ask the service, two are answered here."""
 
     def asked(name: str, *arguments: Any) -> Any:
         channel.send({"call": name, "arguments": arguments})

@@ -1,4 +1,4 @@
-"""What keeps code from running in the interpreter: constructs, modules and names that it lacks, and what types show."""
+"""Obstacles to code in the interpreter: constructs, modules and names that it lacks, and what types show."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def _absent(probes: list[str], code: str, helpers: Mapping[str, str]) -> set[str
 
 
 def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_complete: bool) -> Iterator[Problem]:
-    """What the type check says of the code; and where nothing is known against it, what loading it raises."""
+    """Yield the problems that the type check finds; and where nothing is known against the code, what loading it
+    raises."""
     known = {name: ExternalModule({}, stubs=_stubs(name, helpers)) for name in helpers}
     for name in (*modules.NAMES, *modules.PACKAGES):
         if name in helpers:

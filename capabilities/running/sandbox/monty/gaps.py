@@ -1,4 +1,4 @@
-"""What the interpreter does not have of Python, and what to write instead: a sentence for each."""
+"""Parts of Python that the interpreter lacks, and what to write instead: a sentence for each."""
 
 from __future__ import annotations
 

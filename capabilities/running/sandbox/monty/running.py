@@ -118,7 +118,7 @@ def os_policy(host: HostFunctions) -> Any:
 
 
 class Printed:
-    """What the code prints, cut at the limit: the rest is dropped, not kept."""
+    """Printed text of the code, cut at the limit: the rest is dropped, not kept."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
