@@ -81,7 +81,7 @@ class ServiceSpec:
 
     @property
     def works_unset(self) -> bool:
-        """Whether the defaults alone are enough."""
+        """True where the defaults alone are enough."""
         return self.is_available and not self.missing({})
 
 
@@ -122,7 +122,7 @@ class BuiltinTool:
         return {name: field.default for name, field in fields if not field.is_required() and field.default}
 
     def only_reads(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether the tool says of a call with these arguments that it changes nothing."""
+        """Return whether the tool says of a call with these arguments that it changes nothing."""
         return any(arguments.get(name) in reads for name, reads in self.reads_with.items())
 
     def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
@@ -179,7 +179,7 @@ class Registry:
 
 
 def _place(function: ToolFunction) -> tuple[str, str]:
-    """Where the code of a function is: the same one again, when its module is loaded a second time."""
+    """Return where the code of a function is: the same place again, when its module is loaded a second time."""
     return function.__module__, function.__qualname__
 
 

@@ -88,8 +88,7 @@ class CategoryDetail(APIView):
         operation_id="categories_update", summary="Change a category", request=CategoryPart, responses=CategoryOut
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Change the given fields and keep the rest. A right limited to the category is enough for all but
-        `is_core`."""
+        """Change the given fields. A right limited to the category is enough for all but `is_core`."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         category = get_object_or_404(Category, name=name)
         fields = ("title", "description", "keywords", "is_core")

@@ -47,8 +47,7 @@ def http_tool_or_404(name: str) -> Tool:
 
 
 def version_at_hand(tool: Tool) -> ToolVersion | None:
-    """Return the version that an edit begins with: the one in force, else the newest. One query where none is in
-    force."""
+    """Return the version that an edit begins with: that in force, else the newest, which takes one query."""
     return tool.current_version or tool.versions.order_by("-number").first()
 
 

@@ -46,7 +46,7 @@ WAITS = "It waits for somebody with the right approve_code: until then it is nei
 @require_http_methods(["GET", "POST"])
 @signed_in
 def http_tool_create(request: MemberRequest, org: str) -> HttpResponse:
-    """Form to add a tool; `do` of a sent form: `preview`, `rows` for more empty rows, else it is saved."""
+    """Add a tool; `do` of the form sent: `preview`, `rows` for more empty rows, else the tool is saved."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     if request.method != "POST":
         form = HttpToolForm(initial={"method": "GET", "effect": "external", "category": request.GET.get("category")})
@@ -57,7 +57,8 @@ def http_tool_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def http_tool_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """As to add one. The form begins with the version in force, or with the newest where none is."""
+    """Change a tool, as `http_tool_create`. The form begins with the version in force, or with the newest where none
+    is."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = http_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])

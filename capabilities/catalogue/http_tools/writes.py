@@ -81,8 +81,8 @@ def update_http_tool(tool: Tool, content: HttpToolContent, *, actor: Membership)
 
 
 def category_for(content: HttpToolContent, actor: Membership) -> Category:
-    """Where the new tool lives. Raises ChangeRefused where there is none of this name, or a tool of its name already,
-    and PermissionDenied where the actor may not add to it. Two queries."""
+    """Return the new tool's category. Raises ChangeRefused where there is none of this name, or a tool of its name
+    already, and PermissionDenied where the actor may not add to it. Two queries."""
     category = Category.objects.filter(name=content.category).first()
     if category is None:
         raise not_there("category", "category", content.category)

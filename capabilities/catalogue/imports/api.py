@@ -425,9 +425,9 @@ class ImportDismiss(APIView):
         },
     )
     def post(self, request: Request, import_id: UUID) -> Response:
-        """They become nothing, at later readings of the source too while they say the same; the catalogue stays as it
-        is. Needs the right `catalogue` for the categories of their tools, and for that of the import: for the whole
-        catalogue where it has none."""
+        """Dismiss definitions: they become nothing, at later readings of the source too while they say the same; the
+        catalogue stays as it is. Needs the right `catalogue` for the categories of their tools, and for that of the
+        import: for the whole catalogue where it has none."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(ChoiceIn, request)

@@ -122,7 +122,7 @@ class StartForm(forms.Form):
 
 
 class DecideForm(RecipientsForm):
-    """Where accepted tools go, what signs them, and who gets them."""
+    """Form that decides where accepted tools go, what signs them, and who gets them."""
 
     category = forms.ModelChoiceField(
         queryset=Category.objects.none(),
@@ -151,7 +151,7 @@ class DecideForm(RecipientsForm):
 
 
 class BaseUrlForm(forms.Form):
-    """Where calls go whose document gives only their path."""
+    """Form of the base address for calls whose document gives only their path."""
 
     base_url = forms.CharField(
         label="Base address",

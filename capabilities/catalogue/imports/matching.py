@@ -132,7 +132,7 @@ SourceContent = tuple[str, str, str, str]
 
 
 def content_at_source(description: str, parameters: Any, implementation: Any, more: Any = None) -> SourceContent:
-    """As it is compared: hidden characters, which no version has, make no difference."""
+    """Return the content as it is compared: hidden characters, which no version has, make no difference."""
     return (
         normalised(description).strip(),
         canonical_json(normalised_value(parameters)),
@@ -163,8 +163,7 @@ def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
 
 
 def _content_of_version(version: ToolVersion) -> SourceContent:
-    """Return the source's content of a version that has no row at hand. A description that stands in for none is
-    none."""
+    """Return the source's content of a version without a row at hand. A description that stands in for none is none."""
     name = version.implementation.get("name")
     stands_in = isinstance(name, str) and version.description.startswith(f"{normalised(name)} of ")
     return content_at_source("" if stands_in else version.description, version.parameters, version.implementation)
@@ -214,8 +213,7 @@ def effect_kept(tool: Tool, guessed: str) -> str:
 
 
 def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
-    """Return for each tool, by key, the version in force and those that wait: a reading is compared with them. One
-    query."""
+    """Return by tool key the version in force and those that wait: a reading is compared with them. One query."""
     statuses = (VersionStatus.APPROVED, VersionStatus.PENDING)
     found: dict[int, list[ToolVersion]] = {}
     for version in ToolVersion.objects.filter(tool__in=list(tools), status__in=statuses).order_by("pk"):
@@ -224,7 +222,7 @@ def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
 
 
 def says_the_same(version: ToolVersion, content: Definition) -> bool:
-    """Whether what comes from a source is in this version as it is; what people set beside is left out."""
+    """Return whether what comes from a source is in this version as it is; what people set beside is left out."""
     return (
         version.description == content.description
         and canonical_json(version.parameters) == canonical_json(content.parameters)
@@ -257,13 +255,12 @@ def content_of(row: ImportedTool, tool_import: ToolImport) -> Definition:
 
 
 def kind_of(row: ImportedTool, tool_import: ToolImport) -> ToolKind:
-    """How its tool would run. Raises KeyError for a source of which nothing can become a tool."""
+    """Return the kind of its tool. Raises KeyError for a source of which nothing can become a tool."""
     return ToolKind(row.kind) if row.kind else KINDS[ImportSource(tool_import.source)]
 
 
 def _with_more(content: Definition, row: ImportedTool, tool_import: ToolImport) -> Definition:
-    """Return the content with what a toolkit file says beside. Its rule for crashes counts only with the effect that it
-    gave itself."""
+    """Return the content with the rest of a toolkit file. Its rule for crashes counts only with the effect it gave."""
     more = row.more
     implementation = dict(content.implementation)
     if row.kind == ToolKind.PYTHON:
@@ -341,7 +338,7 @@ def next_of(row: ImportedTool, tool: Tool, version: ToolVersion | None, tool_imp
 
 
 def says_all_the_same(version: ToolVersion, content: Definition) -> bool:
-    """Whether all that a toolkit file says is in this version."""
+    """Return whether all that a toolkit file says is in this version."""
     return all(canonical_json(getattr(version, each)) == canonical_json(getattr(content, each)) for each in IN_FILES)
 
 

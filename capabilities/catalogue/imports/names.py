@@ -30,8 +30,7 @@ def _part(text: str) -> str:
 
 
 def name_warnings(original: str) -> tuple[DefinitionWarning, ...]:
-    """Return the warning for a name in another alphabet: the source knows it by that one, and a model by the one
-    here."""
+    """Return the warning for a name in another alphabet: the source knows it by that, and a model by the one here."""
     if original.isascii():
         return ()
     says = f"Its name is {original[:100]}: it is sent so, and written in other letters here."

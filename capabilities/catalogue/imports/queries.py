@@ -202,13 +202,14 @@ def categories_of(member: Membership) -> list[Category]:
 
 
 def may_decide(member: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool] = ()) -> bool:
-    """Whether the member administers what these definitions belong to; of none, the import itself. No query where
-    their tools are at hand."""
+    """Return whether the member administers what these definitions belong to; of none, the import itself. No query
+    where their tools are at hand."""
     return may_administer(member, Right.CATALOGUE, belongs_to(tool_import, rows))
 
 
 def decides_in(member: Membership, tool_import: ToolImport) -> bool:
-    """Whether the member may decide on any definition of the import. One query for who does not on the import."""
+    """Return whether the member may decide on any definition of the import. One query for who does not on the
+    import."""
     if may_decide(member, tool_import):
         return True
     own = member.reach(Right.CATALOGUE).categories

@@ -1,4 +1,4 @@
-"""Who reads which kind of source. A room above registers its own when the apps are ready."""
+"""Readers of each kind of source. A room above registers its own when the apps are ready."""
 
 from __future__ import annotations
 

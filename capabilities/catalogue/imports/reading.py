@@ -194,7 +194,7 @@ def _warn_of_size(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None
 
 
 def _has_whole_address(content: Definition) -> bool:
-    """Whether it says where its calls go; a document may name only their path, and a person the rest."""
+    """Return whether it says where its calls go; a document may name only their path, and a person the rest."""
     return not str(content.implementation.get("url", "")).startswith("/")
 
 

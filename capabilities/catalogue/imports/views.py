@@ -187,7 +187,7 @@ def _review(
 
 
 def _next_step(member: Membership, tool_import: ToolImport) -> dict[str, Any]:
-    """Who has what was accepted. Seven queries at most."""
+    """Return the context of who has what was accepted. Seven queries at most."""
     return {
         "holders": holders_of(tools_accepted(tool_import), member),
         "no_agent": NO_AGENT,
@@ -215,7 +215,7 @@ def import_give(request: MemberRequest, org: str, import_id: UUID) -> HttpRespon
 
 
 def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
-    """Those that its tools may be signed with. At most one query."""
+    """Return the credentials that its tools may be signed with. At most one query."""
     needs = isinstance(tool_import.summary, dict) and tool_import.summary.get("credentials")
     is_file = tool_import.source == ImportSource.TOOLKIT and needs
     return credentials_to_pick() if is_file or tool_import.source == ImportSource.OPENAPI else []
@@ -266,8 +266,7 @@ def _decide(
     member: Membership,
     tool_import: ToolImport,
 ) -> str | Preview:
-    """Make the decision and return its outcome in a sentence; where somebody gets the tools and feels it, first a
-    Preview."""
+    """Decide, and return the outcome in a sentence; where somebody gets the tools and feels it, first a Preview."""
     if request.POST.get("act") == "restore":
         count = restore_imported(rows, actor=member)
         return f"Brought back: {count:,} definition{'' if count == 1 else 's'}."
@@ -323,7 +322,7 @@ def _back(request: MemberRequest, org: str, tool_import: ToolImport) -> str:
 @require_POST
 @signed_in
 def import_address(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
-    """Where the calls go."""
+    """Set the base address of the calls."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     form = BaseUrlForm(request.POST)

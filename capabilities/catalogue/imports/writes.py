@@ -205,7 +205,8 @@ def _organisation_of(owner: McpServer | Organisation | None) -> int:
 
 
 def _require_anywhere(actor: Membership | None) -> None:
-    """Who administers any part of the catalogue may look at what a source offers; each tool is asked for again."""
+    """Raise PermissionDenied unless the actor administers some part of the catalogue: enough to look at what a source
+    offers; each tool is asked for again."""
     if actor is not None and not actor.reach(Right.CATALOGUE):
         raise PermissionDenied("This needs the admin right catalogue.")
 
@@ -415,7 +416,7 @@ def _check_of_file(tool_import: ToolImport, rows: Sequence[ImportedTool], creden
 
 
 def _checked_origin(content: Definition) -> str:
-    """Where its calls go. Raises ChangeRefused for what is no address of the web."""
+    """Return the origin of its calls. Raises ChangeRefused for what is no address of the web."""
     url = str(content.implementation.get("url", ""))
     if not url.startswith(("http://", "https://")):
         raise ChangeRefused("base_url", "The document names no address of its server: give one first.")
@@ -505,7 +506,7 @@ def _keep_tests(rows: Sequence[ImportedTool]) -> None:
 
 
 def _source(tool_import: ToolImport) -> str:
-    """Where its tools say that they come from."""
+    """Return the source that its tools name as theirs."""
     if tool_import.server is not None:
         return f"MCP server {tool_import.server.title}"
     kind = "Toolkit file" if tool_import.source == ImportSource.TOOLKIT else "OpenAPI document"
@@ -674,7 +675,8 @@ def _check_name(row: ImportedTool, name: str) -> None:
 
 @configuration_write("base_url")
 def set_base_url(tool_import: ToolImport, url: str, *, actor: Membership) -> ToolImport:
-    """Where calls go whose document gives only their path. What was found is compared anew. Raises ChangeRefused."""
+    """Set the base address for calls whose document gives only their path. What was found is compared anew. Raises
+    ChangeRefused."""
     tool_import.refresh_from_db()
     _require_for(actor, tool_import, ())
     if tool_import.status != ImportStatus.REVIEW or tool_import.source != ImportSource.OPENAPI:

@@ -117,7 +117,7 @@ def run_once(
 
 
 def complaint_about_arguments(definition: Definition, arguments: Any, organisation_id: int) -> str:
-    """Why a call with these arguments does not fit the schema, or empty."""
+    """Return why a call with these arguments does not fit the schema, or empty."""
     try:
         found = complaints_about(json.dumps(definition.parameters), arguments, organisation_id)
     except ToolError as error:
@@ -143,7 +143,7 @@ class Checked:
 
     @property
     def refusal(self) -> str:
-        """Why it cannot be submitted, with the lines; empty where it can."""
+        """Reason why it cannot be submitted, with the lines; empty where it can."""
         found = [str(each) for each in self.problems if each.blocks]
         rest = len(found) - NAMED
         return " ".join([*found[:NAMED], *([f"And {rest} more."] if rest > 0 else [])])

@@ -141,8 +141,8 @@ class PythonToolForm(forms.Form):
 
 
 def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
-    """Return the values that the editor begins with; `modules` are versions of modules to import in place of those that
-    it imports."""
+    """Return the values that the editor begins with; `modules` are versions of modules that replace those it
+    imports."""
     if version is None:
         return {
             "parameters": json.dumps(SCHEMA, indent=2),

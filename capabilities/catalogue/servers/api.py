@@ -133,8 +133,8 @@ class ServerDetail(APIView):
         responses={200: ServerOut, 404: ErrorOut},
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Change the given fields and keep the rest. With another address or credential all its tools are kept back
-        until it was read again and they were accepted."""
+        """Change the given fields. With another address or credential all its tools are kept back until it was read
+        again and they were accepted."""
         member = api_member(request, right=Right.CATALOGUE)
         server = server_or_404(name)
         part = checked_part(ServerIn, request)

@@ -85,7 +85,7 @@ def server_numbers() -> ServerNumbers:
 
 
 def server_or_404(name: str) -> McpServer:
-    """As `shown_servers`, with all its columns. One query."""
+    """Return the server of this name as `shown_servers` does, with all its columns. Raises Http404. One query."""
     server = shown_servers().defer(None).defer("credential__client_secret").filter(name=name).first()
     if server is None:
         raise Http404("No such server.")
@@ -148,7 +148,7 @@ _COUNTS = "_catalogue_counts"
 
 
 def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
-    """How many tools of servers are kept back, imports of servers wait, and tools a model's provider refuses. One
+    """Count tools of servers kept back, imports of servers that wait, and tools a model's provider refuses. One
     query."""
     own = {"organisation": OuterRef("pk")}
     kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
@@ -160,8 +160,8 @@ def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
 
 
 def refused_told(member: Membership) -> tuple[int, str]:
-    """How many tools a model's provider refuses, and a sentence that says so; for those who look after the catalogue.
-    One query, none for others."""
+    """Return the number of tools that a model's provider refuses, and a sentence that says so; for those who look after
+    the catalogue. One query, none for others."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
     *_, count = vars(member)[_COUNTS] = _catalogue_counts(member)
@@ -171,8 +171,9 @@ def refused_told(member: Membership) -> tuple[int, str]:
 
 
 def servers_told(member: Membership) -> tuple[int, str]:
-    """How many tools of servers are kept back until somebody decides, and imports of servers wait for review, and a
-    sentence that says so; for those who see servers. One query, none for others, and none behind `refused_told`."""
+    """Return the number of tools of servers that are kept back until somebody decides and of imports of servers that
+    wait for review, and a sentence that says so; for those who see servers. One query, none for others, and none behind
+    `refused_told`."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
     tools, reviews, _ = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)

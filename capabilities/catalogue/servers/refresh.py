@@ -306,8 +306,8 @@ def _note_gone(tool: Tool, flaw: str, changes: Changes) -> None:
 
 
 def _note_same(tool: Tool, changes: Changes) -> None:
-    """It is offered as it was accepted. One that was only gone is used again; one that changed and changed back waits
-    for a person, and so does one whose server leads elsewhere."""
+    """Note a tool that is offered as it was accepted. One that was only gone is used again; one that changed and
+    changed back waits for a person, and so does one whose server leads elsewhere."""
     if tool.is_offered:
         return
     columns: dict[str, Any] = {"is_offered": True}
@@ -434,7 +434,7 @@ def _rejected_by_people(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
 
 
 def _written_lately(tools: Iterable[Tool]) -> dict[int, int]:
-    """How many versions readings made of each tool within a day."""
+    """Count by tool the versions that readings made of it within a day."""
     rows = ToolVersion.objects.filter(tool__in=list(tools), created_by=None, created_at__gt=from_now(-86_400.0))
     return dict(rows.values_list("tool").annotate(count=Count("pk")))
 

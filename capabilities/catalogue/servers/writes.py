@@ -73,7 +73,7 @@ class ServerContent:
 
 
 def server_content(server: McpServer) -> ServerContent:
-    """As it is stored."""
+    """Return the content of the server as it is stored."""
     plain = {each.name: getattr(server, each.name) for each in fields(ServerContent)}
     return ServerContent(**plain | {"credential": server.credential.name if server.credential else ""})
 

@@ -179,7 +179,7 @@ def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:
 
 
 def names_found(names: Collection[str], search: Search) -> set[str] | None:
-    """Those of these tools that a search finds; None where nothing is searched. Two queries."""
+    """Return the names of these tools that a search finds; None where nothing is searched. Two queries."""
     if not search:
         return None
     of_group = set(_of_group(search).filter(name__in=list(names)).values_list("name", flat=True))

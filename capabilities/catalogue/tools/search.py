@@ -30,8 +30,8 @@ def found_page(
     before: str = "",
     limit: int = PAGE,
 ) -> Page[Tool]:
-    """Those of these tools that the words of `q` find, one page of them: the best first, or in another order, and by
-    name among those of one place. Without words all of them, in one query.
+    """Return one page of those tools that the words of `q` find: the best first, or in another order, and by name among
+    those of one place. Without words all of them, in one query.
 
     With words three queries, two more where the catalogue has changed: its version, the names, and the page.
     """

@@ -99,8 +99,8 @@ def _tool_page(
 
 
 def _about_keeping_back(member: Membership, tool: Tool) -> dict[str, Any]:
-    """Whether the member may keep the tool back, or release it, and why not. Four queries at most, and none for one
-    that is not kept back."""
+    """Return whether the member may keep the tool back, or release it, and why not. Four queries at most, and none for
+    one that is not kept back."""
     category = tool.category.name
     may_release = bool(tool.quarantine) and may_decide(member, category)
     why_not = ""
@@ -146,7 +146,7 @@ def tool_try_again(request: MemberRequest, org: str, name: str, refusal_id: UUID
 @require_GET
 @signed_in
 def tool_members(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Who may use the tool, and why; a part of its page, or a page of its own."""
+    """Show who may use the tool, and why; a part of its page, or a page of its own."""
     member = member_or_404(request, right=Right.ROLES, category=None)
     tool = shown_tool_or_404(name)
     if not member.has_right(Right.ROLES, tool.category.name):

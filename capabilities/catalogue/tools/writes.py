@@ -120,7 +120,7 @@ KNOBS = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a tool comes from, beside its content: what runs it, what signs its calls, who or what made it."""
+    """Origin of a tool, beside its content: what runs it, what signs its calls, who or what made it."""
 
     kind: ToolKind = ToolKind.BUILTIN
     server: McpServer | None = None
@@ -236,8 +236,7 @@ def update_tool(
 
 @configuration_write("instructions")
 def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
-    """Set the instructions that the model reads beside the tool, while it is at hand: the tool's next version, if the
-    text is another.
+    """Set the instructions that the model reads beside the tool: the tool's next version, if the text is another.
 
     Empty for nothing. A right limited to the tool's category is enough.
     """

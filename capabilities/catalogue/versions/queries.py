@@ -50,7 +50,7 @@ WORD_TITLES = {
 
 
 def may_read_code(member: Membership, category: str) -> bool:
-    """Whether the member sees what runs behind a tool of this category: its code, address or server."""
+    """Return whether the member sees what runs behind a tool of this category: its code, address or server."""
     return member.has_right(Right.CATALOGUE, category) or member.has_right(Right.APPROVE_CODE, category)
 
 
@@ -113,7 +113,7 @@ def modules_waiting_for(member: Membership) -> QuerySet[HelperVersion]:
 
 
 def count_waiting_for(member: Membership) -> int:
-    """How many versions of tools and of modules wait for this member, counted to one more than COUNTED. One query, one
+    """Count the versions of tools and of modules that wait for this member, up to one more than COUNTED. One query, one
     more for a delegated right, none without the right."""
     if not member.reach(Right.APPROVE_CODE):
         return 0

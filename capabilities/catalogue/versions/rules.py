@@ -43,7 +43,7 @@ def status_of_new(
 
 
 def changes_code(tool: Tool, definition: Definition) -> bool:
-    """Whether the content changes more than words of what is in force. True where nothing is in force."""
+    """Return whether the content changes more than words of what is in force. True where nothing is in force."""
     version = tool.current_version
     return version is None or bool(differing(definition_of(tool, version), definition) - WORDS)
 
@@ -54,7 +54,7 @@ def differing(before: Definition, after: Definition) -> set[str]:
 
 
 def may_decide(member: Membership, category: str) -> bool:
-    """Whether the member decides on versions of tools of this category."""
+    """Return whether the member decides on versions of tools of this category."""
     return may_administer(member, Right.APPROVE_CODE, [category])
 
 
@@ -65,7 +65,7 @@ def check_changes_versions(member: Membership) -> None:
 
 
 def why_not_approve(member: Membership, tool: Tool, version: ToolVersion) -> str:
-    """Why a member with the right may not approve this version; "" where he or she may.
+    """Return why a member with the right may not approve this version; "" where he or she may.
 
     Code is approved by somebody else than who wrote it: an agent's by somebody else than the member of the turn. An
     account that links join to the author's counts as the author's. At most four queries.
@@ -75,7 +75,7 @@ def why_not_approve(member: Membership, tool: Tool, version: ToolVersion) -> str
 
 
 def why_own(member: Membership, author: Membership | None, *, by_agent: bool = False) -> str:
-    """Why the member may not approve what this author wrote; "" where he or she may. At most four queries."""
+    """Return why the member may not approve what this author wrote; "" where he or she may. At most four queries."""
     if author is None:
         return ""
     if author.user_id == member.user_id:

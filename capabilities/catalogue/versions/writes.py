@@ -214,7 +214,7 @@ def _end(version: ToolVersion, status: VersionStatus, reason: str, actor: Member
 
 
 def decided_already(version: ToolVersion | HelperVersion) -> str:
-    """Why it does not wait any more."""
+    """Return why it does not wait any more."""
     if version.status == VersionStatus.DRAFT:
         return f"Version {version.number} is a draft: it was not submitted, or was taken back."
     verb = "rejected" if version.status == VersionStatus.REJECTED else "approved"

@@ -215,8 +215,8 @@ class CredentialDetail(APIView):
         responses=CredentialOut,
     )
     def patch(self, request: Request, credential: str) -> Response:
-        """Change the given fields and keep the rest. With another address, give the secret again; members connect their
-        accounts again."""
+        """Change the given fields. With another address, give the secret again; members connect their accounts
+        again."""
         member = manager(request)
         row = credential_or_404(credential)
         body = checked_part(CredentialPart, request)
@@ -264,7 +264,7 @@ class CredentialAccounts(APIView):
         responses=paged(CredentialAccountOut),
     )
     def get(self, request: Request, credential: str) -> Response:
-        """Who connected an own account, newest first; never what is stored."""
+        """List the members who connected an own account, newest first; never what is stored."""
         manager(request)
         rows = accounts_of(credential_or_404(credential))
         return Response(page(request, rows, "pk", lambda row: CredentialAccountOut(row).data, newest_first=True))
@@ -296,7 +296,7 @@ class AccountList(APIView):
 class AccountDetail(APIView):
     @extend_schema(operation_id="accounts_read", summary="One of my accounts", responses=AccountOut)
     def get(self, request: Request, credential: str) -> Response:
-        """Whether it is connected."""
+        """Return one account of the member's, with whether it is connected."""
         return Response(AccountOut(own_account_or_404(api_member(request), credential)).data)
 
     @extend_schema(

@@ -32,7 +32,7 @@ def shown_credentials() -> QuerySet[StoredCredential]:
 
 
 def _count(rows: QuerySet[Any]) -> Coalesce:
-    """How many rows of the organisation: all are of one, so they make one group."""
+    """Count the rows of the organisation: all are of one, so they make one group."""
     counted = rows.order_by().values("organisation").annotate(count=Count("pk")).values("count")
     return Coalesce(Subquery(counted), 0)
 
@@ -43,8 +43,7 @@ def connected() -> QuerySet[StoredSecret]:
 
 
 def state_of(credential: StoredCredential) -> str:
-    """Return the state of one of `shown_credentials`: connected, refused, needs_more, missing (the organisation's
-    secret), or own."""
+    """Return the state of one of `shown_credentials`: connected, refused, needs_more, missing (no secret), or own."""
     if credential.scope == CredentialScope.MEMBER:
         return "own"
     return getattr(credential, "shared_status", None) or "missing"
@@ -100,8 +99,8 @@ def accounts_page(credential: StoredCredential, *, after: str = "", before: str 
 
 
 def own_accounts(member: Membership) -> QuerySet[StoredCredential]:
-    """Return the credentials that members connect own accounts to; `own` of each lists the member's secret, or nothing.
-    Two queries."""
+    """Return credentials to connect own accounts to; `own` of each lists the member's secret, or nothing. Two
+    queries."""
     own = StoredSecret.objects.filter(membership=member).defer("values_json")
     rows = StoredCredential.objects.filter(scope=CredentialScope.MEMBER).defer("client_secret")
     return rows.prefetch_related(Prefetch("secrets", own, to_attr="own"))
@@ -127,6 +126,6 @@ def own_secret(credential: StoredCredential) -> StoredSecret | None:
 
 
 def waits_for_member(credential: StoredCredential) -> bool:
-    """Whether the member has to do something before calls can be signed. No query."""
+    """Return whether the member has to do something before calls can be signed. No query."""
     secret = own_secret(credential)
     return secret is None or secret.status != SecretStatus.CONNECTED

@@ -10,7 +10,7 @@ from capabilities.models import SecretStatus, StoredCredential, StoredSecret
 
 
 def mark_refused(secret: StoredSecret, reason: str) -> None:
-    """It is not sent any more until it is entered, or connected, again."""
+    """Mark a secret as refused: it is not sent any more until it is entered, or connected, again."""
     refused = {"status": SecretStatus.REFUSED, "reason": reason[:500], "refreshing_until": None}
     # A secret that was entered meanwhile is another one: what was said is of the one before.
     same = StoredSecret.objects.filter(pk=secret.pk, updated_at=secret.updated_at)

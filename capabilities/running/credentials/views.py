@@ -112,7 +112,7 @@ def credential_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def credential_detail(request: MemberRequest, org: str, credential: str) -> HttpResponse:
-    """Where it is used, and who is connected. Six queries at most beside the frame's."""
+    """Show a credential, where it is used, and who is connected. Six queries at most beside the frame's."""
     member = reader_or_404(request)
     row = credential_or_404(credential)
     address = CredentialFilter(request.GET)
@@ -302,7 +302,7 @@ def _tell_end(request: HttpRequest, row: StoredCredential, hosts: list[str]) -> 
 
 
 def own_addresses(request: HttpRequest) -> OwnAddresses:
-    """As the browser reaches us: only a host of ALLOWED_HOSTS comes this far."""
+    """Return our addresses as the browser reaches us: only a host of ALLOWED_HOSTS comes this far."""
     return OwnAddresses(
         request.build_absolute_uri(reverse("oauth_callback")), request.build_absolute_uri(reverse("oauth_client"))
     )
@@ -329,7 +329,7 @@ def _begin(request: MemberRequest, row: StoredCredential, member: Membership, re
 @require_GET
 @signed_in
 def oauth_callback(request: HttpRequest) -> HttpResponse:
-    """Where authorization servers send members back to."""
+    """Address that authorization servers send members back to."""
     found = sign_in_of_state(request.GET.get("state", "")[:200])
     member = membership_of_user(cast(User, request.user), found.organisation.slug) if found is not None else None
     if found is None or member is None:

@@ -98,13 +98,13 @@ MANUAL = "manual"
 
 
 def may_manage(member: Membership) -> bool:
-    """Whether the member may make and change credentials, and enter the organisation's secrets: with the right
+    """Return whether the member may make and change credentials, and enter the organisation's secrets: with the right
     `providers`, or `catalogue` for every category."""
     return member.has_right(Right.PROVIDERS) or member.has_right(Right.CATALOGUE)
 
 
 def may_see(member: Membership) -> bool:
-    """Whether the member may see which credentials there are."""
+    """Return whether the member may see which credentials there are."""
     return may_manage(member) or bool(member.reach(Right.CATALOGUE))
 
 
@@ -199,7 +199,8 @@ def as_it_is(credential: StoredCredential) -> StoredCredential:
 
 
 def moves(before: CredentialContent, after: CredentialContent) -> bool:
-    """Whether secrets that are stored for the one would go elsewhere with the other, or mean another client there.
+    """Return whether secrets that are stored for the one would go elsewhere with the other, or mean another client
+    there.
 
     An origin that is taken away moves nothing.
     """
@@ -230,8 +231,7 @@ def _has_client_secret(credential: StoredCredential) -> bool:
 
 
 def _forget_client(credential: StoredCredential) -> None:
-    """Clear the facts of the authorization server, and of how we became its client: they belong to the address
-    before."""
+    """Clear what we know of the authorization server, and our client there: both belong to the address before."""
     credential.registration = credential.client_id = credential.client_secret = credential.client_auth = ""
     credential.redirect_uri = credential.resource_indicator = ""
     credential.server_metadata, credential.discovered_at = {}, None
@@ -249,7 +249,7 @@ def _fill(credential: StoredCredential, content: CredentialContent) -> None:
 
 
 def _shown(content: CredentialContent) -> dict[str, Any]:
-    """As the audit tells it: no secret."""
+    """Return the content as the audit records it: no secret."""
     shown: dict[str, Any] = {
         "title": content.title,
         "kind": str(content.kind),

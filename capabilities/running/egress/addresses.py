@@ -61,7 +61,7 @@ CARRIERS = tuple(
 
 
 def is_public(address: str) -> bool:
-    """Whether this IP address (in standard notation) is one that anybody on the internet may reach."""
+    """Return whether anybody on the internet may reach this IP address (in standard notation)."""
     try:
         return _is_public(ipaddress.ip_address(address))
     except ValueError:
@@ -172,7 +172,7 @@ def check_url(url: str) -> httpx2.URL:
 
 
 def check_characters(url: str) -> None:
-    """Raise EgressRefused for characters that one parser of addresses drops and another reads: a guard and a client
-    would disagree."""
+    """Raise EgressRefused for characters that parsers of addresses read differently: guard and client would
+    disagree."""
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in url):
         raise EgressRefused("The address has a space, a control character or a backslash in it; encode it with %.")

@@ -35,7 +35,7 @@ SERVERS = Guard(purposes=(Purpose.MCP,))
 
 @dataclass(frozen=True)
 class ExchangeLimits:
-    """How long and how large one request with its answer may be.
+    """Limits of one request with its answer, in time and size.
 
     `seconds` is for all of it, look-up and last byte included. A stream of events has `stream_seconds` instead once it
     has begun, and `idle_seconds` from one piece to the next. `max_bytes` holds for the body as sent and as
@@ -76,7 +76,8 @@ def guarded_async_client(
 
 
 class AsyncGuardedBackend(httpcore2.AnyIOBackend):
-    """As GuardedBackend: a name is looked up once, every address checked, and the connection made to a checked one."""
+    """Async form of GuardedBackend: a name is looked up once, every address checked, and the connection made to a
+    checked one."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -110,7 +111,8 @@ class AsyncGuardedBackend(httpcore2.AnyIOBackend):
 
 
 async def _resolve(host: str, port: int, timeout: float | None) -> list[str]:
-    """As `resolve`, in a thread of its own: many names that nobody answers for hold up no other's look-up."""
+    """Resolve a name as `resolve` does, in a thread of its own: names that nobody answers for hold up no other's
+    look-up."""
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[str]] = loop.create_future()
 

@@ -41,8 +41,8 @@ WEB_PORTS = frozenset({80, 443})
 
 @dataclass(frozen=True)
 class Guard:
-    """Who may be reached: public addresses on `ports` (None: any), what the operator listed for one of these purposes,
-    and `trusted_origin`. `organisation` is the short name of the one that asks; "": the one in scope."""
+    """Places that may be reached: public addresses on `ports` (None: any), what the operator listed for one of these
+    purposes, and `trusted_origin`. `organisation` is the short name of the one that asks; "": the one in scope."""
 
     ports: frozenset[int] | None = WEB_PORTS
     trusted_origin: str = ""
@@ -105,7 +105,8 @@ def warn_of_open_hosts() -> None:
 
 
 def is_listed(url: str, purposes: Collection[Purpose] = (Purpose.TOOL, Purpose.MCP)) -> bool:
-    """Whether the operator's list names the host of this address, by its name or as an IP address. Without a look-up.
+    """Return whether the operator's list names the host of this address, by name or as an IP address. Without a
+    look-up.
 
     Raises EgressRefused for what is no web address.
     """

@@ -28,7 +28,7 @@ def origin_of(url: str) -> str:
 
 
 def fits(credential: Credential, url: str) -> bool:
-    """Whether the credential may go to this address: the address has one of its origins. Raises EgressRefused."""
+    """Return whether the credential may go to this address, which has one of its origins. Raises EgressRefused."""
     return bool(credential.origins) and origin_of(url) in credential.origins
 
 

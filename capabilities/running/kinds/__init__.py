@@ -1,4 +1,4 @@
-"""How a tool of each kind runs: one module a kind, each with a `run` that is a `Runner`, and what it can run."""
+"""Ways to run tools: one module a kind, each with a `run` that is a `Runner`, and what it can run."""
 
 from __future__ import annotations
 

@@ -24,12 +24,13 @@ def effective_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> Effecti
 
 
 def _is_nothing(value: Any) -> bool:
-    """Whether an argument that is left out is nothing then: no value, or an empty one. False and 0 are values."""
+    """Return whether an argument that is left out is nothing then: no value, or an empty one. False and 0 are
+    values."""
     return value is None or value in ("", [], {})
 
 
 def _as_taken(tool: BuiltinTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """As its function gets them; arguments that it would refuse, with its defaults."""
+    """Return the arguments as the tool's function gets them; those that it would refuse, with its defaults."""
     try:
         values = tool.arguments.model_validate(dict(arguments))
         return dict(plain_numbers(values.model_dump(mode="json")))

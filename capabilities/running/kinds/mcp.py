@@ -80,8 +80,8 @@ def check_implementation(content: Content) -> None:
 
 
 def address_of(server: McpServer, credential: Credential) -> ServerAddress:
-    """Where the server is, for calls that this credential signs. Raises ToolError for a process that the installation
-    does not offer (any more). Its organisation is read where it is a process."""
+    """Return the server's address, for calls that this credential signs. Raises ToolError for a process that the
+    installation does not offer (any more). Its organisation is read where it is a process."""
     principal = f"{server.organisation_id} {credential.secret_id or ''}"
     address = ServerAddress(
         "http", principal, str(server.organisation_id), title=server.title, url=server.url, credential=credential

@@ -164,7 +164,7 @@ def _http(credential: Credential, context: ToolContext) -> Any:
 
 def check_implementation(content: Content) -> None:
     """Raise ChangeRefused unless this has the form of a Python tool and its runtime is there; `field` says which part
-    is at fault. What is wrong with the code itself, `check_python` says: that takes a process, so it is asked before a
+    is at fault. Problems in the code itself are found by `check_python`: that takes a process, so it is asked before a
     transaction begins."""
     implementation = content.implementation
     unknown = set(implementation) - {"runtime", "code", "helpers"}

@@ -52,7 +52,7 @@ class ServerAddress:
 
     @property
     def place(self) -> str:
-        """Where it is, the same for every principal."""
+        """Place of the server, the same for every principal."""
         if self.transport == "http":
             return self.url
         started = json.dumps([self.argv, sorted(self.env.items()), self.folder])
@@ -75,7 +75,7 @@ class StdioEntry:
     organisations: tuple[str, ...] = ()
 
     def is_open_to(self, slug: str) -> bool:
-        """Whether the organisation of this slug may use it."""
+        """Return whether the organisation of this slug may use it."""
         return EVERYBODY in self.organisations or slug in self.organisations
 
 

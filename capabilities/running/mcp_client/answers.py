@@ -42,7 +42,7 @@ class Listing:
 
     @property
     def tells_changes(self) -> bool:
-        """Whether it says that it tells of changes to its list."""
+        """True where the server says that it tells of changes to its list."""
         tools = self.capabilities.get("tools")
         return isinstance(tools, Mapping) and tools.get("listChanged") is True
 

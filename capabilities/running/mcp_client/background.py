@@ -46,7 +46,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
 
 
 def has_loop() -> bool:
-    """Whether this process has made its loop."""
+    """Return whether this process has made its loop."""
     return _loop is not None
 
 

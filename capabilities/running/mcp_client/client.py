@@ -104,7 +104,7 @@ class Watch:
 
     @property
     def is_on(self) -> bool:
-        """It still listens; a server that tells no changes is not listened to for long."""
+        """True while it listens; a server that tells no changes is not listened to for long."""
         return not self._future.done()
 
     def stop(self) -> None:

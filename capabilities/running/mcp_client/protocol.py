@@ -117,7 +117,8 @@ class Conversation(ClientSession):
             await negotiate_auto(self)
 
     async def initialize(self) -> types.InitializeResult:
-        """As the SDK's, which always offers the newest version, and tells an unknown one in words of its own."""
+        """Initialize as the SDK does, which always offers the newest version, and words an unknown one in its own
+        way."""
         offered = self.pinned or LEGACY
         params = types.InitializeRequestParams(
             protocol_version=offered, capabilities=self._build_capabilities(offered), client_info=CLIENT

@@ -23,7 +23,7 @@ FORMATS = ("email", "uri", "date", "date-time")
 
 
 class QuestionRefused(ValueError):
-    """It cannot be put to a member; the message is the end of a sentence."""
+    """Question that cannot be put to a member; the message is the end of a sentence."""
 
 
 @dataclass(frozen=True)

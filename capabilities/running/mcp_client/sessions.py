@@ -109,7 +109,7 @@ class Session:
 
     @property
     def is_usable(self) -> bool:
-        """It is being opened, or open."""
+        """True while the session is being opened, or open."""
         return not self._task.done() and not self._ending.is_set() and not self._has_died
 
     @property
@@ -122,7 +122,7 @@ class Session:
 
     @property
     def is_stream(self) -> bool:
-        """It is there to be listened to, and calls do not use it."""
+        """True for a session that is only listened to, and that calls do not use."""
         is_modern = self._conversation is not None and self._conversation.is_modern
         return bool(self.watchers) and self.address.transport == "http" and is_modern
 
@@ -174,7 +174,7 @@ class Session:
             raise self._with_last_words(ServerLost(f"The connection to {self.address.title} ended."))
 
     def keep_for(self, seconds: float) -> None:
-        """It is not closed for being idle before that."""
+        """Keep the session open for so many seconds, though it may be idle."""
         self.keep_until = time.monotonic() + seconds
 
     async def ended_or(self, event: anyio.Event) -> bool:
@@ -397,13 +397,13 @@ class Pool:
             idle[0].close(was_idle=True)
 
     def forget(self, session: Session) -> None:
-        """It is not given out again."""
+        """Remove a session from those that are given out."""
         if self.sessions.get(session.address.key) is session:
             del self.sessions[session.address.key]
         self.ending.add(session)
 
     def is_open(self, address: ServerAddress) -> bool:
-        """Whether there is a session of this principal that calls use."""
+        """Return whether there is a session of this principal that calls use."""
         session = self.sessions.get(address.key)
         return session is not None and session.is_usable
 
@@ -518,7 +518,7 @@ class Pool:
 
 
 def _speaks_another(error: BaseException, noted: Seen) -> bool:
-    """Whether a server refused a call of the modern protocol in a way that one of an older protocol does."""
+    """Return whether a server refused a call of the modern protocol in a way that one of an older protocol does."""
     error = leaf(error)
     if not isinstance(error, MCPError):
         return False

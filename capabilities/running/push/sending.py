@@ -31,7 +31,8 @@ REFUSED = (401, 403)
 
 @dataclass(frozen=True)
 class Sent:
-    """How many browsers took it, how many were over and are removed, and why others did not."""
+    """Result of a notification: number of browsers that took it, number that were over and are removed, and why others
+    did not."""
 
     delivered: int
     removed: int

@@ -1,7 +1,7 @@
-"""Whether code can be a tool: all that has to change, in one answer, with what to write instead.
+"""Check of code that is to be a tool: all that has to change, in one answer, with what to write instead.
 
-Nothing of it is called: it is parsed, its names are looked up in the runtime, and its module is loaded once in the
-sandbox, with no way to the web.
+Nothing of the code is called: it is parsed, its names are looked up in the runtime, and its module is loaded once in
+the sandbox, with no way to the web.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check_python(
 
 
 def _of_entry(entry: Mapping[str, Any] | None, parameters: Mapping[str, Any]) -> Iterator[Problem]:
-    """Whether `run` is there, and takes what the schema lets through."""
+    """Yield problems where `run` is missing, or does not take what the schema lets through."""
     properties = parameters.get("properties")
     names = list(properties) if isinstance(properties, dict) else []
     listed = parameters.get("required")

@@ -1,5 +1,4 @@
-"""Description of the Python that each runtime has, for whoever writes code: short, because a model pays for each
-word."""
+"""Descriptions of Python in each runtime, for whoever writes code: short, because a model pays for each word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this machine can keep members' code apart from everything else. Where it cannot, the code does not run."""
+"""Isolation of members' code from everything else on this machine. Where it is not possible, the code does not run."""
 
 from __future__ import annotations
 

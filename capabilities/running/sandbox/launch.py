@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CannotLaunch(Exception):
-    """This machine does not let the service start a sandbox; the message says why."""
+    """Error of a machine that does not let the service start a sandbox; the message says why."""
 
 
 def user_of(organisation_id: int) -> int | None:
@@ -117,7 +117,7 @@ def _shown(arguments: Sequence[str]) -> Iterator[_Shown]:
 
 
 def is_reachable(path: str) -> bool:
-    """Whether every user may pass through all folders above the file."""
+    """Return whether every user may pass through all folders above the file."""
     folders = [folder for folder in Path(os.path.realpath(path)).parents if folder.exists()]
     return all(folder.stat().st_mode & 0o001 for folder in folders)
 

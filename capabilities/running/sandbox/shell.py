@@ -62,7 +62,7 @@ class _Over(Exception):
 
 @dataclass(frozen=True)
 class _Bounds:
-    """When a command has to end, whatever it does."""
+    """Bounds at which a command has to end, whatever it does."""
 
     seconds: float
     deadline: float
@@ -112,7 +112,7 @@ def _why_not(is_allowed: bool) -> str:
 
 
 def why_unavailable() -> str:
-    """Why no command can run here; "" where they can. Tried once in each process, in a part of a second."""
+    """Return why no command can run here; "" where they can. Tried once in each process, in a part of a second."""
     return _why_not(bool(settings.TOOLHUB_SHELL))
 
 

@@ -80,7 +80,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class RunError:
-    """Why a run has no value.
+    """Reason why a run has no value.
 
     `kind` is the name of the exception, such as ValueError; `Timeout`, `Memory`, `Output`, `HostCalls`, `Stopped` and
     `Crashed` for a limit; `Result` for a value that is not JSON; `Busy` and `Unavailable` where it did not run at all.
@@ -108,7 +108,7 @@ OUR_KINDS = frozenset(
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """How one run ended: `value` as plain JSON, or `error`."""
+    """Result of one run: `value` as plain JSON, or `error`."""
 
     value: Any = None
     error: RunError | None = None

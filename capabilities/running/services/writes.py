@@ -320,7 +320,8 @@ def binding_fields(spec: ServiceSpec) -> list[ServiceField]:
 
 
 def _place(value: str) -> tuple[str, str]:
-    """Where a value leads: scheme and host of an address, anything else whole (a mail server's name, a port)."""
+    """Return where a value leads: scheme and host of an address, else the whole value (a mail server's name, a
+    port)."""
     try:
         parts = urlsplit(value.strip().lower())
     except ValueError:

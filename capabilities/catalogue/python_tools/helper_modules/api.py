@@ -118,7 +118,7 @@ class ModuleDifferenceOut(serializers.Serializer[Any]):
 
 
 def _reader(request: Request) -> Membership:
-    """Who reads modules: whoever holds `catalogue` or `approve_code`, if only for one category."""
+    """Return the member who reads modules: one with `catalogue` or `approve_code`, if only for one category."""
     member = api_member(request)
     check_changes_versions(member)
     return member
@@ -267,7 +267,8 @@ class ModuleVersions(APIView):
         responses={201: ModuleVersionOut},
     )
     def post(self, request: Request, name: str) -> Response:
-        """It waits for somebody else’s approval, and changes no tool. The same code again makes no version."""
+        """Add a version, which waits for somebody else’s approval, and changes no tool. The same code again makes
+        none."""
         member = api_member(request, right=Right.CATALOGUE)
         module = module_or_404(name)
         body = checked(ModuleVersionIn, request)

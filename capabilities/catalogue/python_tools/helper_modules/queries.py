@@ -46,7 +46,7 @@ def shown_modules() -> QuerySet[HelperModule]:
 
 
 def filtered_modules(*, q: str = "", state: str = "") -> QuerySet[HelperModule]:
-    """Those with these words in name or description, in this state of STATE_FILTERS."""
+    """Return the modules with these words in name or description, in this state of STATE_FILTERS."""
     modules = shown_modules()
     if q:
         modules = modules.filter(Q(name__icontains=q) | Q(description__icontains=q))
@@ -77,7 +77,7 @@ def module_numbers() -> ModuleNumbers:
 
 
 def module_or_404(name: str) -> HelperModule:
-    """As `shown_modules`, with the code in force. One query."""
+    """Return the module of this name as `shown_modules` does, with the code in force. Raises Http404. One query."""
     module = shown_modules().defer(None).filter(name=name).first()
     if module is None:
         raise Http404("No such module.")
@@ -156,7 +156,7 @@ def numbers_in_force(names: Collection[str]) -> dict[str, int]:
 
 
 def tools_behind(module: HelperModule) -> int:
-    """How many tools are in force with another version of it than the one in force. One query, none where none is."""
+    """Count the tools in force with another version of it than the one in force. One query, none where none is."""
     if module.current_version_id is None:
         return 0
     uses = HelperUse.objects.filter(helper_version__module=module).exclude(helper_version=module.current_version_id)

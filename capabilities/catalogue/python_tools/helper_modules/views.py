@@ -50,7 +50,7 @@ FOLDER = "capabilities/catalogue/python_tools/helper_modules"
 
 
 def _reader(request: MemberRequest) -> Membership:
-    """Who sees modules: whoever writes or approves code, if only for one category."""
+    """Return the member who sees modules: one that writes or approves code, if only for one category."""
     member = member_or_404(request)
     check_changes_versions(member)
     return member
@@ -82,7 +82,7 @@ def module_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def module_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Form of a module's next version, used as in `module_create`. It begins with the newest one."""
+    """Change a module, as `module_create`: a form sent saves its next version. The form begins with the newest one."""
     member = member_or_404(request, right=Right.CATALOGUE)
     return _editor(request, member, module_or_404(name))
 

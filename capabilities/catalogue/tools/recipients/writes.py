@@ -1,4 +1,4 @@
-"""Who gets tools: agents, a toolkit, or nobody yet. The writes themselves are the room `agents`' work: `Provided`."""
+"""Recipients of tools: agents, a toolkit, or nobody yet. The room `agents` makes the writes themselves: `Provided`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_AGENT = "No agent has this tool: add it to an agent or toolkit."
 
 @dataclass(frozen=True)
 class Recipients:
-    """Who gets tools. With a toolkit, the agents may load that; without, the tools become their own.
+    """Recipients of tools. With a toolkit, the agents may load that; without, the tools become their own.
 
     `agents` are short names; `toolkit` is the name of one that is there, `new_toolkit` that of one to make.
     """
@@ -38,7 +38,7 @@ impact_of_giving: Provided[..., Impact] = Provided("previews of giving tools")
 
 
 def sentence_of(recipients: Recipients, names: Sequence[str]) -> str:
-    """Who has the tools now, for people; empty for nobody."""
+    """Return who has the tools now, as a sentence for people; empty for nobody."""
     if recipients.is_nobody or not names:
         return ""
     kit = recipients.new_toolkit or recipients.toolkit

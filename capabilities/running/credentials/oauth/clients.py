@@ -56,7 +56,8 @@ def become_client(metadata: Mapping[str, Any], *, document_url: str, redirect_ur
 
 
 def _is_readable(document_url: str) -> bool:
-    """Whether an authorization server may read our document: it is served by https, or to hosts of the operator's."""
+    """Return whether an authorization server may read our document: it is served by https, or to hosts of the
+    operator's."""
     return document_url.startswith("https://") or is_listed(document_url)
 
 

@@ -1,4 +1,4 @@
-"""Who the authorization server of a protected resource is, and what it says of itself (RFC 9728, RFC 8414, OIDC)."""
+"""Discovery of a protected resource's authorization server and its metadata (RFC 9728, RFC 8414, OIDC)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _is_usable(secret: StoredSecret, now: datetime, not_this: str) -> bool:
 
 
 def _without_refresh(secret: StoredSecret, now: datetime, not_this: str) -> StoredSecret:
-    """It is used to its end; then only signing in again helps."""
+    """Return a secret that cannot be renewed while it is usable; afterwards only signing in again helps."""
     if _is_usable(secret, now, not_this):
         return secret
     mark_refused(secret, "The sign-in has ended, and the server gave no way to renew it.")

@@ -55,7 +55,7 @@ class OwnAddresses:
 
 @dataclass(frozen=True)
 class Departure:
-    """Where the member goes now: the page of the authorization server, and its host to be shown before."""
+    """Next place for the member: the page of the authorization server, and its host to be shown before."""
 
     url: str
     host: str

@@ -45,7 +45,7 @@ class Tokens:
 
     @property
     def values(self) -> dict[str, str]:
-        """As a stored secret holds them."""
+        """Values of the tokens as a stored secret holds them."""
         return {"access_token": self.access_token, "refresh_token": self.refresh_token}
 
 
@@ -133,7 +133,7 @@ def _client_secret(credential: StoredCredential) -> str:
 
 
 def _client_auth(credential: StoredCredential) -> str:
-    """How we say who we are. For a client that was typed, of the two ways with a secret the one that is taken there."""
+    """Return how we say who we are. For a client that was typed: of the two ways with a secret, the one taken there."""
     if credential.client_auth != "client_secret_basic":
         return credential.client_auth
     taken = credential.server_metadata.get("token_endpoint_auth_methods_supported") or SECRET_METHODS
@@ -159,7 +159,7 @@ def _is_token(text: str) -> bool:
 
 
 def _end(expires_in: Any) -> datetime | None:
-    """When a token ends; None where the server does not say."""
+    """Return when a token ends; None where the server does not say."""
     try:
         seconds = float(expires_in)
     except (TypeError, ValueError):
@@ -191,8 +191,8 @@ def _origins(*urls: str) -> set[str]:
 
 
 def _account(id_token: Any) -> str:
-    """Who signed in, for people. It came from the token endpoint itself, so its signature is not asked for (OpenID
-    Connect Core, 3.1.3.7)."""
+    """Return who signed in, for people. The id token came from the token endpoint itself, so its signature is not asked
+    for (OpenID Connect Core, 3.1.3.7)."""
     claims = _claims(id_token) if isinstance(id_token, str) else {}
     found = next((claims[name] for name in ("email", "preferred_username", "name") if claims.get(name)), "")
     return " ".join(found.split())[:200] if isinstance(found, str) else ""

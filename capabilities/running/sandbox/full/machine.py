@@ -43,7 +43,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How a zygote is started: bubblewrap's path and arguments, and the command inside."""
+    """Command that starts a zygote: bubblewrap's path and arguments, and the command inside."""
 
     bwrap: str
     arguments: tuple[str, ...]
@@ -52,7 +52,7 @@ class Sandbox:
 
 @cache
 def sandbox() -> Sandbox:
-    """How a zygote is started here. Raises Missing. Starts Python once, the first time."""
+    """Return the way to start a zygote here. Raises Missing. Starts Python once, the first time."""
     if sys.platform != "linux":
         raise Missing("it needs Linux")
     bwrap = bubblewrap.program()
@@ -116,7 +116,7 @@ def _libraries(python: str, library: Path) -> list[str]:
 
 
 def _zones() -> str:
-    """Where time zones are kept on this machine, or empty."""
+    """Return the folder of time zones on this machine, or empty."""
     if ZONES.is_dir():
         return str(ZONES)
     packaged = Path(sysconfig.get_path("purelib")) / "tzdata" / "zoneinfo"

@@ -121,7 +121,7 @@ class Zygote:
 
 
 class _Zygotes:
-    """Those of this process, by organisation."""
+    """Zygotes of this process, by organisation."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -122,7 +122,7 @@ def _is_in(name: str, missing: set[str]) -> bool:
 
 
 def _absent(probes: list[str], code: str, helpers: Mapping[str, str]) -> set[str]:
-    """Those that fail. A `from` import is tried together with its module."""
+    """Return the probes that fail. A `from` import is tried together with its module."""
     every = dict.fromkeys(probes)
     for probe in probes:
         if probe.startswith("from "):
@@ -142,8 +142,7 @@ def _absent(probes: list[str], code: str, helpers: Mapping[str, str]) -> set[str
 
 
 def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_complete: bool) -> Iterator[Problem]:
-    """Yield the problems that the type check finds; and where nothing is known against the code, what loading it
-    raises."""
+    """Yield what the type check finds; and, unless problems are known already (`is_complete`), what loading raises."""
     known = {name: ExternalModule({}, stubs=_stubs(name, helpers)) for name in helpers}
     for name in (*modules.NAMES, *modules.PACKAGES):
         if name in helpers:
@@ -194,7 +193,7 @@ def _session(limits: Limits, **options: Any) -> Iterator[tuple[MontySession, Loa
 
 
 def _is_builtin(one: Mapping[str, Any]) -> bool:
-    """Whether it is about a built-in name: the type check does not know all that the interpreter has."""
+    """Return whether it is about a built-in name: the type check does not know all that the interpreter has."""
     named = re.search(r"^Name `(\w+)` used", str(one.get("message", "")))
     return named is not None and hasattr(builtins, named[1])
 

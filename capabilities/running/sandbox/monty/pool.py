@@ -30,7 +30,7 @@ _is_forked_too_late = False
 
 
 def pool() -> Monty:
-    """This process's pool. Raises OSError where it cannot start: then nothing runs."""
+    """Return the pool of this process. Raises OSError where it cannot start: then nothing runs."""
     if _is_forked_too_late:
         raise OSError("this process was forked from one that had run Python tools")
     pid = os.getpid()

@@ -269,7 +269,7 @@ class Loading:
         return RunError("Timeout", f"It took longer than {duration(self.limits.seconds)}.")
 
     def crash(self) -> RunError:
-        """Why the process is gone."""
+        """Return the reason why the process is gone."""
         if time.monotonic() >= self.deadline:
             return self._too_long()
         return RunError("Crashed", "The code crashed its process, most likely by asking for too much memory.")
@@ -316,5 +316,5 @@ def modules_in_order(code: str, helpers: Mapping[str, str]) -> list[str]:
 
 
 def imports(text: str, name: str) -> bool:
-    """Whether a line of the text may import the module. A comment may as well say so: then it is loaded in vain."""
+    """Return whether a line of the text may import the module. A comment may say so too: then it is loaded in vain."""
     return name in text and re.search(rf"\b(?:import|from)\b[^\n]*\b{re.escape(name)}\b", text) is not None
