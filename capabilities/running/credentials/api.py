@@ -192,7 +192,7 @@ class CredentialList(APIView):
         responses={201: CredentialOut},
     )
     def post(self, request: Request) -> Response:
-        """Needs the right `providers`, or `catalogue` for every category."""
+        """Add a credential. Needs the right `providers`, or `catalogue` for every category."""
         member = manager(request)
         body = checked(CredentialIn, request)
         content = _content(body, CredentialContent(body["title"], kind=body["kind"], scope=body["scope"]))
@@ -226,7 +226,7 @@ class CredentialDetail(APIView):
 
     @extend_schema(operation_id="credentials_delete", summary="Delete a credential", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
-        """With every secret behind it; refused while tools or servers use it."""
+        """Delete the credential with every secret behind it; refused while tools or servers use it."""
         member = manager(request)
         with refusals():
             delete_credential(credential_or_404(credential), actor=member)
@@ -241,7 +241,7 @@ class CredentialSecret(APIView):
         responses=CredentialOut,
     )
     def put(self, request: Request, credential: str) -> Response:
-        """In place of the one before."""
+        """Store a secret in place of the one before."""
         member = manager(request)
         row = credential_or_404(credential)
         with refusals():
@@ -250,7 +250,8 @@ class CredentialSecret(APIView):
 
     @extend_schema(operation_id="credentials_secret_clear", summary="Forget the secret", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
-        """Tools that need it are not sent from then on. A sign-in is revoked at the service, where it can be."""
+        """Delete the secret: tools that need it are not sent from then on. A sign-in is revoked at the service, where
+        it can be."""
         member = manager(request)
         clear_secret(credential_or_404(credential), actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -303,7 +304,7 @@ class AccountDetail(APIView):
         operation_id="accounts_connect", summary="Connect my account", request=SecretIn, responses=AccountOut
     )
     def put(self, request: Request, credential: str) -> Response:
-        """By what is typed. One that wants a sign-in is connected in the browser."""
+        """Connect an account by typing its secret. One that wants a sign-in is connected in the browser."""
         member = api_member(request, at_least=Access.MEMBER)
         row = own_account_or_404(member, credential)
         with refusals():
@@ -312,7 +313,7 @@ class AccountDetail(APIView):
 
     @extend_schema(operation_id="accounts_disconnect", summary="Disconnect my account", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
-        """A sign-in is revoked at the service, where it can be."""
+        """Disconnect the account. A sign-in is revoked at the service, where it can be."""
         member = api_member(request, at_least=Access.MEMBER)
         secret = own_secret(own_account_or_404(member, credential))
         if secret is not None:

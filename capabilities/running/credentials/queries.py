@@ -19,8 +19,8 @@ NAMED = 50
 
 
 def shown_credentials() -> QuerySet[StoredCredential]:
-    """With `tool_count`, `server_count` and `account_count`, and of the organisation's secret `shared_status` (None
-    where there is none) and `shared_reason`."""
+    """Return credentials with `tool_count`, `server_count` and `account_count`, and of the organisation's secret
+    `shared_status` (None where there is none) and `shared_reason`."""
     shared = StoredSecret.objects.filter(credential=OuterRef("pk"), membership=None)
     return StoredCredential.objects.defer("client_secret").annotate(
         tool_count=_count(Tool.objects.filter(Q(credential=OuterRef("pk")) | Q(server__credential=OuterRef("pk")))),
@@ -38,7 +38,7 @@ def _count(rows: QuerySet[Any]) -> Coalesce:
 
 
 def connected() -> QuerySet[StoredSecret]:
-    """Secrets of those who are still members."""
+    """Return secrets of those who are still members."""
     return StoredSecret.objects.filter(membership__isnull=False, membership__ended_at=None).defer("values_json")
 
 
@@ -50,7 +50,7 @@ def state_of(credential: StoredCredential) -> str:
 
 
 def credentials_page(*, q: str = "", after: str = "", before: str = "") -> Page[StoredCredential]:
-    """By title. One query."""
+    """Return one page of credentials, by title. One query."""
     rows = shown_credentials()
     if q:
         rows = rows.filter(Q(title__icontains=q) | Q(name__icontains=q))
@@ -58,7 +58,7 @@ def credentials_page(*, q: str = "", after: str = "", before: str = "") -> Page[
 
 
 def credential_or_404(name: str) -> StoredCredential:
-    """With what `shown_credentials` adds. One query."""
+    """Return the credential of this name with what `shown_credentials` adds. Raises Http404. One query."""
     found = shown_credentials().select_related("organisation").filter(name=name).first()
     if found is None:
         raise Http404("No such credential.")
@@ -74,24 +74,24 @@ class CredentialUse:
 
 
 def use_of(credential: StoredCredential) -> CredentialUse:
-    """Two queries."""
+    """Return the use of a credential. Two queries."""
     tools = Tool.objects.filter(Q(credential=credential) | Q(server__credential=credential)).order_by("name")
     servers = McpServer.objects.filter(credential=credential).order_by("title", "pk")
     return CredentialUse(list(tools.values_list("name", flat=True)[:NAMED]), list(servers[:NAMED]))
 
 
 def shared_secret(credential: StoredCredential) -> StoredSecret | None:
-    """The organisation's, without what it says. One query."""
+    """Return the organisation's secret, without its values, or None. One query."""
     return StoredSecret.objects.filter(credential=credential, membership=None).defer("values_json").first()
 
 
 def accounts_of(credential: StoredCredential) -> QuerySet[StoredSecret]:
-    """Members who connected an own account."""
+    """Return the accounts that members connected."""
     return connected().filter(credential=credential).select_related("membership__user")
 
 
 def accounts_page(credential: StoredCredential, *, after: str = "", before: str = "") -> Page[StoredSecret]:
-    """By e-mail address. One query."""
+    """Return one page of connected accounts, by e-mail address. One query."""
     return Keyset(accounts_of(credential), ("membership__user__email", "pk")).page(after, before)
 
 
@@ -107,12 +107,12 @@ def own_accounts(member: Membership) -> QuerySet[StoredCredential]:
 
 
 def own_accounts_page(member: Membership, *, after: str = "", before: str = "") -> Page[StoredCredential]:
-    """By title. Two queries."""
+    """Return one page of the accounts that the member can connect, by title. Two queries."""
     return Keyset(own_accounts(member), ("title", "pk")).page(after, before)
 
 
 def own_account_or_404(member: Membership, name: str) -> StoredCredential:
-    """Two queries."""
+    """Return one account that the member can connect. Raises Http404. Two queries."""
     found = own_accounts(member).select_related("organisation").filter(name=name).first()
     if found is None:
         raise Http404("No such account to connect.")

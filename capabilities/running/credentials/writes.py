@@ -191,7 +191,7 @@ def delete_credential(credential: StoredCredential, *, actor: Membership) -> Non
 
 
 def as_it_is(credential: StoredCredential) -> StoredCredential:
-    """The row as it is now, its client's secret left in the database until it is asked for. One query.
+    """Return the row as it is now, its client's secret left in the database until it is asked for. One query.
 
     What a page was made from may have changed: a secret that is typed for one address now must not go to another.
     """

@@ -223,7 +223,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
             raise _late(self.request, self.limits.seconds if self.idle is None else seconds) from error
 
     def _decoded(self, piece: bytes) -> Iterable[bytes]:
-        """In parts of bounded size, so that a bomb is found out before it has gone off."""
+        """Decompress in parts of bounded size, so that a bomb is found out before it has gone off."""
         if not self.is_compressed:
             yield piece
             return

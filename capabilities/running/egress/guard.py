@@ -258,7 +258,7 @@ class GuardedTransport(httpx2.HTTPTransport):
 
 @functools.cache
 def ssl_context() -> ssl.SSLContext:
-    """One for all clients of the process: reading the system's certificates takes long."""
+    """Return the TLS context for all clients of the process: reading the system's certificates takes long."""
     return httpx2.create_ssl_context(trust_env=False)
 
 

@@ -79,7 +79,7 @@ def run(
 
 
 def _with_key(request: HttpRequest, context: ToolContext) -> HttpRequest:
-    """With the call's own key, where a crashed call is sent again under it."""
+    """Return the request with the call's own key, where a crashed call is sent again under it."""
     if context.idempotency_key and context.envelope is not None and context.envelope.on_crash == "retry_with_key":
         headers = {**request.headers, "idempotency-key": context.idempotency_key}
         return HttpRequest(request.method, request.url, headers, request.content)
@@ -145,7 +145,7 @@ def _result(answer: Fetched, implementation: HttpImplementation, context: ToolCo
 
 
 def _too_intricate(answer: Fetched, response: HttpResponse) -> str:
-    """The text as it came: it is cut to what a model reads in any case."""
+    """Return the text of an answer with too many values as it came: it is cut to what a model reads in any case."""
     if response.pointer or response.fields:
         raise ToolError(f"The answer of {_host(answer)} has more than {MAX_VALUES:,} values: ask for less of it.")
     return answer.text

@@ -179,7 +179,7 @@ class _Call:
         )
 
     def _headers(self) -> dict[tuple[str, ...], str]:
-        """Which arguments go as headers besides, by the path to each."""
+        """Return the names of headers that arguments go as besides, by the path to each argument."""
         top = {(name,): header for name, header in self.implementation.get("headers", {}).items()}
         return top | dict(_annotated(json.loads(self.spec.parameters_text)))
 
@@ -206,7 +206,8 @@ class _Call:
         return self._checked(answer.result)
 
     def _answers_so_far(self) -> dict[str, Any]:
-        """Within a session a call is made again from its beginning, and asked again what was answered before."""
+        """Return the answers given so far: within a session a call is made again from its beginning, and asked them
+        again."""
         resumed = self.context.resumed
         state = json.loads(resumed.state) if resumed is not None and resumed.state else {}
         if state.get("kind") != "session questions" or resumed is None:
@@ -248,7 +249,7 @@ class _Call:
         return result
 
     def _mistakes(self, schema: Any, data: Any) -> list[str]:
-        """A server writes both."""
+        """Return the places where data does not fit its schema. A server writes both."""
         organisation_id, stopped = self.context.organisation_id, self.context.stopped
         try:
             found = complaints_about(json.dumps(schema), data, organisation_id, wait=self.seconds, stopped=stopped)

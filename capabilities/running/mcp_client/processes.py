@@ -177,7 +177,7 @@ async def _watch(server: ServerProcess, incoming: MemoryObjectSendStream[Session
 
 
 async def _drain(stream: ByteReceiveStream) -> None:
-    """A process that cannot write does not end."""
+    """Read a stream to its end, and drop it: a process that cannot write does not end."""
     with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError):
         while True:
             await stream.receive(65_536)

@@ -93,7 +93,7 @@ class Conversation(ClientSession):
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def _build_capabilities(self, version: str) -> types.ClientCapabilities:
-        """Older protocols have other tasks, and no word for extensions."""
+        """Build our capabilities: older protocols have other tasks, and no word for extensions."""
         capabilities = super()._build_capabilities(version)
         if version not in MODERN_PROTOCOL_VERSIONS:
             capabilities.extensions = None

@@ -165,7 +165,8 @@ class Session:
         return error
 
     async def _lost(self) -> None:
-        """The connection ended under a call: no other call begins with it. Raises why, where that is known."""
+        """End a session whose connection ended under a call: no other call begins with it. Raises why, where that is
+        known."""
         self._ending.set()
         await asyncio.wait([self._task], timeout=0.5)
         if self._failure is not None:
@@ -178,7 +179,7 @@ class Session:
         self.keep_until = time.monotonic() + seconds
 
     async def ended_or(self, event: anyio.Event) -> bool:
-        """Wait for the event, or for the session's end; whether it was the event."""
+        """Wait for the event, or for the session's end; return whether it was the event."""
         waiting = asyncio.ensure_future(event.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +192,7 @@ class Session:
         self._ending.set()
 
     async def closed(self) -> None:
-        """Once nothing is left of it."""
+        """Close the session, and return once nothing is left of it."""
         self.close()
         await asyncio.wait([self._task])
 
@@ -240,7 +241,7 @@ def _streams(address: ServerAddress, client: httpx2.AsyncClient) -> AbstractAsyn
 
 @dataclass
 class Backoff:
-    """A server that could not be reached is left alone until then."""
+    """Pause of a server that could not be reached: it is left alone until then."""
 
     until: float
     seconds: float
@@ -453,7 +454,7 @@ class Pool:
             held.used_at = time.monotonic()
 
     def _sign(self, address: ServerAddress) -> None:
-        """A session that is kept signs with what is given now: a token may have been renewed."""
+        """Renew the credential of a kept session: a token may have been renewed."""
         held = self._clients.get(address.key)
         if held is not None:
             held.auth.credential = address.credential

@@ -9,7 +9,7 @@ from capabilities.running.push.writes import MAX_LABEL, Browser
 
 
 class BrowserForm(forms.Form):
-    """A script of the page fills the hidden fields; the member may name the browser."""
+    """Form of a new browser. A script of the page fills the hidden fields; the member may name the browser."""
 
     label = forms.CharField(
         label="Name of this browser", max_length=MAX_LABEL, required=False, help_text="Such as: laptop at work."

@@ -102,7 +102,7 @@ def add_browser(member: Membership, browser: Browser) -> PushSubscription:
 
 
 def _take_from_others(row: PushSubscription, browser: Browser) -> None:
-    """Only who has the browser's keys takes it: its address alone may be known to somebody else. One query."""
+    """Take a browser from other members, for one with its keys: others may know its address alone. One query."""
     others = PushSubscription.objects.filter(endpoint_sha256=row.endpoint_sha256).exclude(membership=row.membership)
     for other in others.select_related("membership"):
         with suppress(SecretUnreadable):
@@ -128,7 +128,7 @@ def private_key(organisation_id: int) -> bytes:
 
 
 def _readable_key() -> bytes:
-    """The one that is there, or nothing."""
+    """Return the private key that is stored, or empty bytes."""
     with suppress(SecretUnreadable, ValueError):
         row = PushKey.objects.first()
         if row is not None:

@@ -34,11 +34,11 @@ MAX_LOCAL_CALLS = 1_000
 
 
 class TooManyCalls(Exception):
-    """The run has had its requests. It ends: the code cannot catch this."""
+    """End of a run that has had its requests: the code cannot catch this."""
 
 
 class OutOfTime(Exception):
-    """The run's time is over. It ends."""
+    """End of a run whose time is over."""
 
 
 class HostCalls:

@@ -15,7 +15,7 @@ from capabilities.running.sandbox.values import HostFunctions, Limits
 
 @dataclass(frozen=True)
 class Isolation:
-    """Which runtimes may be used in this process, and why one may not: a sentence for the operator, or empty."""
+    """Runtimes that may be used in this process, and why one may not: a sentence for the operator, or empty."""
 
     monty: bool
     full: bool
@@ -34,7 +34,7 @@ _lock = threading.Lock()
 
 
 def isolation() -> Isolation:
-    """Tried once in each process, at the first question: takes a part of a second then."""
+    """Return the isolation of this process, tried once, at the first question: takes a part of a second then."""
     key = (os.getpid(), settings.TOOLHUB_FULL_PYTHON)
     if key not in _found:
         with _lock:

@@ -93,7 +93,7 @@ class _Shown:
     mounts: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def mount(self) -> None:
-        """In the child: show each source at its mount point, to this process alone."""
+        """Show each source at its mount point, in the child and to this process alone."""
         if not self.mounts:
             return
         _must(_libc.unshare(CLONE_NEWNS))

@@ -53,11 +53,11 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ShellUnavailable(Exception):
-    """Commands cannot run here; the message is a sentence that says why."""
+    """Reason why commands cannot run here; the message is a sentence that says it."""
 
 
 class _Over(Exception):
-    """The command has to end; the message is a sentence that says why."""
+    """Reason why a command has to end; the message is a sentence that says it."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,8 @@ def _give(workspace: Path, user: int, bounds: _Bounds) -> None:
 
 
 def _give_below(folder: int, user: int, depth: int, bounds: _Bounds) -> None:
-    """No deeper than so many folders: each that is open takes two descriptors of the service."""
+    """Give the user all below the folder, no deeper than so many folders: each that is open takes two descriptors of
+    the service."""
     with os.scandir(folder) as entries:
         for entry in entries:
             bounds.check()
@@ -214,7 +215,7 @@ def _tasks_of(user: int) -> int:
 
 
 def _limits(user: int) -> Callable[[], None]:
-    """Sets the limits, for MOST_PROCESSES beside what the user runs now."""
+    """Return a function that sets the limits, for MOST_PROCESSES beside what the user runs now."""
     limits = (
         (resource.RLIMIT_NPROC, _tasks_of(user) + MOST_PROCESSES),
         (resource.RLIMIT_AS, ADDRESS_SPACE),
@@ -255,7 +256,7 @@ def _arguments(workspace: str) -> Sequence[str]:
 
 
 def _watch(process: subprocess.Popen[bytes], output: int, workspace: Path, bounds: _Bounds) -> None:
-    """Until the command has ended by itself. Raises _Over where it has to be ended."""
+    """Watch until the command has ended by itself. Raises _Over where it has to be ended."""
     while process.poll() is None:
         bounds.check()
         if os.fstat(output).st_size > OUTPUT_BYTES:

@@ -37,7 +37,7 @@ class HttpAnswer:
 
 
 class HostError(Exception):
-    """A host function cannot do this: the code gets an OSError with this sentence."""
+    """Failure of a host function: the code gets an OSError with this sentence."""
 
 
 class Http(Protocol):
@@ -49,7 +49,7 @@ class Http(Protocol):
 
 
 def no_http(method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float) -> HttpAnswer:
-    """For a run that may ask nothing of the web."""
+    """Refuse every request, for a run that may ask nothing of the web."""
     raise HostError("This run cannot reach the web.")
 
 

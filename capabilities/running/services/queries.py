@@ -1,4 +1,4 @@
-"""Which tools need a service."""
+"""Tools that need a service."""
 
 from __future__ import annotations
 

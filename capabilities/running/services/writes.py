@@ -49,9 +49,9 @@ MAX_VALUE = 4_000
 
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool needs no service, or one that is set up or works without; and no server,
-    or one that is there and switched on; and no credential of the organisation, or one whose secret can be used. The
-    one that makes tools needs an organisation that lets agents make some."""
+    """Return a condition for a query of tools: the tool needs no service, or one that is set up or works without; and
+    no server, or one that is there and switched on; and no credential of the organisation, or one whose secret can be
+    used. The one that makes tools needs an organisation that lets agents make some."""
     unset = [spec.name for spec in source.services.values() if spec.works_unset]
     complete = Exists(
         ServiceSetting.objects.filter(
@@ -71,14 +71,15 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
 
 
 def acts_as_member() -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool acts with an account that each member connects."""
+    """Return a condition for a query of tools: the tool acts with an account that each member connects."""
     return ExpressionWrapper(
         Q(_IS_SIGNED, Exists(_signing_credential(CredentialScope.MEMBER))), output_field=BooleanField()
     )
 
 
 def tool_scope() -> Case:
-    """For a query of tools: with whose credential the tool acts, `organisation` or `member`; empty for none."""
+    """Return an expression for a query of tools: the owner of the credential with which the tool acts, `organisation`
+    or `member`; empty for none."""
     return Case(
         When(acts_as_organisation(), then=Value(str(CredentialScope.ORGANISATION))),
         When(acts_as_member(), then=Value(str(CredentialScope.MEMBER))),
@@ -90,7 +91,7 @@ _IS_SIGNED = Q(credential__isnull=False) | Q(server__isnull=False)
 
 
 def _signing_credential(scope: CredentialScope) -> QuerySet[StoredCredential]:
-    """For a query of tools: the credential of the tool, or of its server, where it has this scope."""
+    """Return a query for the credential of the tool, or of its server, where it has this scope."""
     own = Q(pk=OuterRef("credential")) | Q(pk=OuterRef("server__credential"))
     return StoredCredential.objects.filter(own, scope=scope)
 
@@ -116,7 +117,7 @@ def set_up_title(service: str) -> str:
 
 
 def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool acts with a credential that the whole organisation shares.
+    """Return a condition for a query of tools: the tool acts with a credential that the whole organisation shares.
 
     It does where its service cannot work without a secret, and where one that may be left out is set; and where it, or
     its server, is signed with a credential of the organisation.
@@ -198,12 +199,12 @@ def shown_services(source: Registry = registry, *, only: str | None = None) -> l
 
 
 def shown_service(name: str) -> ShownService | None:
-    """Three queries."""
+    """Return the service of this name, or None. Three queries."""
     return next(iter(shown_services(only=name)), None)
 
 
 def shown_service_or_404(name: str) -> ShownService:
-    """Three queries."""
+    """Return the service of this name. Raises Http404. Three queries."""
     shown = shown_service(name)
     if shown is None:
         raise Http404("No such service.")
@@ -320,8 +321,8 @@ def binding_fields(spec: ServiceSpec) -> list[ServiceField]:
 
 
 def _place(value: str) -> tuple[str, str]:
-    """Return where a value leads: scheme and host of an address, else the whole value (a mail server's name, a
-    port)."""
+    """Return where a value leads: scheme and host of an address, else the whole value (such as a mail server's
+    name)."""
     try:
         parts = urlsplit(value.strip().lower())
     except ValueError:

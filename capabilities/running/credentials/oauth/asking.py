@@ -39,8 +39,8 @@ _waiting = FairPlaces(lambda: (16, 4))
 
 @contextmanager
 def person_waits(organisation_id: int) -> Iterator[None]:
-    """While a far side is asked, and a person waits for it. Raises OAuthRefused where as many of the organisation wait
-    as may."""
+    """Hold a place while a far side is asked and a person waits for it. Raises OAuthRefused where as many of the
+    organisation wait as may."""
     with _waiting.place_for(organisation_id) as is_there:
         if not is_there:
             raise OAuthRefused(TOO_MANY, is_lasting=False)

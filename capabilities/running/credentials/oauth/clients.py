@@ -18,7 +18,7 @@ DOCUMENT, DYNAMIC, MANUAL = "metadata_document", "dynamic", "manual"
 
 @dataclass(frozen=True)
 class OAuthClient:
-    """We, as an authorization server knows us."""
+    """Our client at an authorization server, as the server knows it."""
 
     registration: str
     client_id: str

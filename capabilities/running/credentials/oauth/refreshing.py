@@ -1,4 +1,4 @@
-"""An access token that is about to end is exchanged for a new one, by one worker at a time."""
+"""Exchange of an access token that is about to end for a new one, by one worker at a time."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _refresh(secret: StoredSecret, until: datetime, not_this: str, *, seconds: f
 
 
 def _store(secret: StoredSecret, until: datetime, tokens: Tokens) -> None:
-    """Unless another worker took over: then what that one stored holds. Where the secret was removed meanwhile, what
-    came too late is ended at the server."""
+    """Store the tokens, unless another worker took over: its tokens hold then. Where the secret was removed meanwhile,
+    tokens that came too late are ended at the server."""
     fresh_values: dict[str, Any] = {
         "values_json": json.dumps(tokens.values),
         "expires_at": tokens.expires_at,

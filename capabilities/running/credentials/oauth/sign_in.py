@@ -130,7 +130,7 @@ def _departure(credential: StoredCredential, state: str, verifier: str, scopes: 
 
 
 def challenge_of(verifier: str) -> str:
-    """RFC 7636, S256."""
+    """Return the code challenge of a verifier (RFC 7636, S256)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
 
 
@@ -205,7 +205,8 @@ def _note_client(credential: StoredCredential, fields: Mapping[str, object]) -> 
 
 
 def _check_own_address(credential: StoredCredential, addresses: OwnAddresses) -> None:
-    """Members come back to the address that the authorization server knows: a login session is kept for one host."""
+    """Raise OAuthRefused unless members come back to the address that the authorization server knows: a login session
+    is kept for one host."""
     if not credential.client_id or not credential.server_metadata:
         raise OAuthRefused("The credential was changed a moment ago: try again.", is_lasting=False)
     if credential.redirect_uri != addresses.redirect_uri:
@@ -297,7 +298,7 @@ def _check_same_client(credential: StoredCredential, sign_in: OAuthSignIn) -> No
 
 
 def _check_issuer(metadata: Mapping[str, object], iss: str) -> None:
-    """RFC 9207: the answer comes from the authorization server that was asked."""
+    """Check that the answer comes from the authorization server that was asked (RFC 9207)."""
     if iss and iss != metadata.get("issuer"):
         raise OAuthRefused("The answer came from another authorization server than was asked: nothing was kept.")
     if not iss and metadata.get("authorization_response_iss_parameter_supported") is True:

@@ -105,8 +105,8 @@ def _asked(credential: StoredCredential, form: Mapping[str, str], *, seconds: fl
 
 
 def client_of(credential: StoredCredential) -> OAuthClient:
-    """We, as the authorization server of this credential knows us. Raises OAuthRefused where our secret cannot be
-    read. At most one query, for that."""
+    """Return our client as the authorization server of this credential knows it. Raises OAuthRefused where our secret
+    cannot be read. At most one query, for that."""
     method = _client_auth(credential)
     secret = _client_secret(credential) if method in SECRET_METHODS else ""
     return OAuthClient(credential.registration, credential.client_id, secret, method)

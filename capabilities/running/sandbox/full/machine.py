@@ -38,7 +38,7 @@ ZONES = Path("/usr/share/zoneinfo")
 
 
 class Missing(Exception):
-    """Something that the sandbox needs is not on this machine; the message names it."""
+    """Lack of something that the sandbox needs on this machine; the message names it."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ MOST_VALUES_OF_MESSAGE, MOST_VALUES = 20_000, 100_000
 
 
 class Ended(Exception):
-    """The run is over, with this error."""
+    """End of a run, with this error."""
 
     def __init__(self, error: RunError) -> None:
         super().__init__(error.message)
@@ -189,7 +189,7 @@ class _Conversation:
         return message
 
     def _wait(self) -> None:
-        """Until the socket is ready. Raises Ended at the deadline, and when stopped."""
+        """Wait until the socket is ready. Raises Ended at the deadline, and when stopped."""
         while True:
             left = self._deadline - time.monotonic()
             if left <= 0:

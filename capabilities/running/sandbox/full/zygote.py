@@ -282,7 +282,7 @@ def outcome(channel: Channel, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """Its name, its message, and the line of the code that it comes from."""
+    """Return the error's name, its message, and the line of the code that it comes from."""
     line, module = None, ""
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == "<tool>":

@@ -46,7 +46,7 @@ PROVIDED = (
 
 
 def problems(code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]) -> Iterator[Problem]:
-    """All of them at once. `facts` is what the child process read in the code."""
+    """Return all problems at once. `facts` is what the child process read in the code."""
     found = list(gaps.of_constructs(facts["constructs"], code))
     wanted = [*facts["imports"], *facts["uses"]]
     try:
@@ -69,7 +69,7 @@ def problems(code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]) ->
 def _missing(
     wanted: list[dict[str, Any]], code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]
 ) -> Iterator[Problem]:
-    """Each is tried in the interpreter itself: what it has is known to it alone."""
+    """Yield the names that are missing. Each is tried in the interpreter itself: what it has is known to it alone."""
     asked = [(one, probe) for one in wanted if not one.get("optional") and (probe := _probe(one))]
     tried = dict.fromkeys(probe for _, probe in asked)
     absent = _absent(list(tried), code, helpers)

@@ -47,7 +47,7 @@ def __fill(module, code, names):
 
 
 class Ended(Exception):
-    """The run is over, with this error."""
+    """End of a run, with this error."""
 
     def __init__(self, error: RunError) -> None:
         super().__init__(error.message)
@@ -113,7 +113,7 @@ def resource_limits(limits: Limits) -> Any:
 
 
 def os_policy(host: HostFunctions) -> Any:
-    """Nothing waits, and the clock is the organisation's."""
+    """Return the policy of the interpreter: nothing waits, and the clock is the organisation's."""
     return {"sleep": "zero", "timezone": host.timezone}
 
 
@@ -154,7 +154,7 @@ class Loading:
 
     @contextmanager
     def watched(self, session: MontySession) -> Iterator[None]:
-        """Past the deadline its process is ended: the interpreter's own clock stands still while the host works."""
+        """End the process past the deadline: the interpreter's own clock stands still while the host works."""
         self._pid = session.worker_pid
         try:
             yield
