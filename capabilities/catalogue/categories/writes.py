@@ -49,7 +49,8 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
 
 @configuration_write()
 def update_category(category: Category, content: CategoryContent, *, actor: Membership) -> Category:
-    """A right limited to the category is enough for its words; whether it is core is for the whole right."""
+    """Change a category. A right limited to the category is enough for its words; whether it is core is for the whole
+    right."""
     require(actor, Right.CATALOGUE, [category.name] if content.is_core == category.is_core else [])
     before = _told(category)
     _write(category, content)
@@ -123,7 +124,7 @@ def _install(organisation: Organisation, spec: CategorySpec) -> Category:
 
 
 def _bring_keywords(category: Category, spec: CategorySpec) -> None:
-    """Between what was installed and what the code has now, make the same changes to what the category has."""
+    """Make the changes to the category's keywords that the code made since they were installed."""
     installed = category.installed_keywords
     if installed is None:
         installed = _first_installed(category, spec)
@@ -153,7 +154,7 @@ def _first_installed(category: Category, spec: CategorySpec) -> list[str]:
 
 
 def clean_keywords(words: Iterable[str]) -> list[str]:
-    """Without white space around and in between, empty ones and repeats; case does not count."""
+    """Return the words without white space around and in between, empty ones and repeats; case does not count."""
     found = {" ".join(word.split()).casefold(): " ".join(word.split()) for word in words}
     return [word for word in found.values() if word]
 

@@ -38,7 +38,7 @@ BODY_CHARS = 4_000
 
 
 def http_tool_or_404(name: str) -> Tool:
-    """One query."""
+    """Return the HTTP tool of this name. Raises Http404. One query."""
     rows = Tool.objects.select_related("category", "credential", "current_version")
     tool = rows.filter(name=name, kind=ToolKind.HTTP).first()
     if tool is None:
@@ -64,7 +64,7 @@ def stored_content(tool: Tool) -> HttpToolContent | None:
 
 
 def credential_choices() -> Sequence[tuple[str, str]]:
-    """Name and title, with where each may be sent. One query."""
+    """Return name and title of credentials, with where each may be sent. One query."""
     rows = StoredCredential.objects.order_by("title", "name").only("organisation_id", "name", "title", "origins")
     return [(each.name, f"{each.title} ({', '.join(each.origins) or 'nowhere'})") for each in rows]
 

@@ -109,7 +109,7 @@ def _saved(request: MemberRequest, member: Membership, tool: Tool | None, conten
 
 
 def _added(request: MemberRequest, member: Membership, content: Any, to: Recipients) -> Tool | Preview:
-    """Shown first where somebody gets the tool, and feels it."""
+    """Add the tool; return first a Preview where somebody gets the tool, and feels it."""
 
     def write() -> Tool:
         return create_http_tool(content, to=to, actor=member)

@@ -369,6 +369,6 @@ def wanted_name(found: FoundTool) -> str:
 
 
 def speaks_of(known: Mapping[str, KnownTool], own: Collection[Tool]) -> frozenset[str]:
-    """The names that a definition of this source has no business to speak of."""
+    """Return the names of others' tools, which a definition of this source must not mention."""
     mine = {tool.name for tool in own}
     return frozenset(each.name for each in known.values() if each.name not in mine)

@@ -138,7 +138,7 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
 
 
 def _wanted(row: ImportedTool, found: FoundTool) -> str:
-    """The name that it asks for, without a beginning that is kept for others."""
+    """Return the name that it asks for, without a beginning that is kept for others."""
     wanted = wanted_name(found)
     is_others = row.tool_import.source in OF_OTHERS and kind_of(row, row.tool_import) != ToolKind.MCP
     return with_prefix("tool", wanted) if is_others and reserved_for(wanted) else wanted
@@ -206,7 +206,7 @@ def check_row(row: ImportedTool, content: Definition) -> None:
 
 
 def _argument_names(schema: Any) -> list[str]:
-    """Every name of a property, however deep."""
+    """Return every name of a property, however deep."""
     found: list[str] = []
     nodes = [schema]
     while nodes:

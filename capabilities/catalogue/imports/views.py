@@ -141,7 +141,7 @@ def import_detail(request: MemberRequest, org: str, import_id: UUID) -> HttpResp
 def _review(
     request: MemberRequest, member: Membership, tool_import: ToolImport, form: DecideForm | None = None
 ) -> HttpResponse:
-    """With the form as it was sent, where that was wrong."""
+    """Show the review, with the form as it was sent where that was wrong."""
     sent: QueryDict = request.GET if form is None else request.POST
     address = FoundAddress(sent)
     page = found_page(tool_import, address.wanted(), **address.place)
@@ -313,7 +313,7 @@ def accepted_told(accepted: Accepted) -> str:
 
 
 def _back(request: MemberRequest, org: str, tool_import: ToolImport) -> str:
-    """The review with the filters that the form was sent from."""
+    """Return the path of the review with the filters that the form was sent from."""
     query = urlencode({name: request.POST[name] for name in FILTERS if request.POST.get(name)})
     path = redirect("import_detail", org, tool_import.public_id).url
     return f"{path}?{query}" if query else path
@@ -352,7 +352,7 @@ def import_close(request: MemberRequest, org: str, import_id: UUID) -> HttpRespo
 @require_http_methods(["GET", "POST"])
 @signed_in
 def import_tool(request: MemberRequest, org: str, import_id: UUID, imported_id: UUID) -> HttpResponse:
-    """Everything that its source says of it, and the form of its name and of what it does."""
+    """Show everything that its source says of it, and the form of its name and of what it does."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     row = imported_or_404(tool_import, imported_id)

@@ -441,7 +441,7 @@ def _create(
     credential: StoredCredential | None,
     actor: Membership,
 ) -> dict[int, ToolVersion]:
-    """The first version of each new tool, by key of its row."""
+    """Write the first version of each new tool; return them by key of the row."""
     if not rows:
         return {}
     contents = [(content_of(row, tool_import), _origin(row, tool_import, credential)) for row in rows]
@@ -457,7 +457,7 @@ def _create(
 def _written(
     groups: Mapping[VersionStatus, Sequence[tuple[ImportedTool, Tool, Definition]]], actor: Membership
 ) -> dict[int, ToolVersion]:
-    """The versions, by key of their row."""
+    """Write the versions, and return them by key of their row."""
     found: dict[int, ToolVersion] = {}
     for status, group in groups.items():
         versions = write_versions([(tool, content) for _, tool, content in group], actor=actor, status=status)
@@ -495,7 +495,7 @@ def _bring_modules(rows: Sequence[ImportedTool], tool_import: ToolImport, actor:
 
 
 def _keep_tests(rows: Sequence[ImportedTool]) -> None:
-    """The saved tests of these tools are those of the file. Two queries, and one for some hundred tests."""
+    """Replace the saved tests of these tools with those of the file. Two queries, and one for some hundred tests."""
     tools = {row.tool_id: row for row in rows if row.tool_id is not None}
     ToolTestCase.objects.filter(tool__in=list(tools)).delete()
     ToolTestCase.objects.bulk_create(
@@ -516,7 +516,7 @@ def _source(tool_import: ToolImport) -> str:
 def _update(
     rows: Sequence[ImportedTool], tool_import: ToolImport, credential: StoredCredential | None, actor: Membership
 ) -> dict[int, ToolVersion]:
-    """The next version of each tool that is there, by key of its row."""
+    """Write the next version of each tool that is there; return them by key of the row."""
     groups: dict[VersionStatus, list[tuple[ImportedTool, Tool, Definition]]] = {}
     newest = versions_at_hand(row.tool for row in rows if row.tool is not None)
     for row in rows:
@@ -608,7 +608,8 @@ def change_imported(
     effect: str | None = None,
     is_destructive: bool | None = None,
 ) -> ImportedTool:
-    """Another name, or another guess of what it does, for a definition that waits for a decision. Raises ChangeRefused.
+    """Set another name, or another guess of what it does, for a definition that waits for a decision. Raises
+    ChangeRefused.
 
     A tool that is there keeps its name.
     """
@@ -714,5 +715,5 @@ def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
 
 
 def import_rows(tool_import: ToolImport) -> QuerySet[ImportedTool]:
-    """Its definitions."""
+    """Return the import's definitions."""
     return ImportedTool.objects.filter(tool_import=tool_import)

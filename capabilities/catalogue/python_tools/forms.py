@@ -36,7 +36,8 @@ def _is_object(text: str) -> None:
 
 
 class PythonToolForm(forms.Form):
-    """`tool` is the one that gets a version; None for a new one, which is named and put into a category here."""
+    """Form of a Python tool. `tool` is the one that gets a version; None for a new one, which is named and put into a
+    category here."""
 
     name = forms.CharField(max_length=64, help_text="Letters, digits, _ and -. The model calls it by this.")
     category = forms.ChoiceField()
@@ -170,7 +171,7 @@ def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = Mapping
 
 
 class ToolTestForm(forms.Form):
-    """One call and what must come of it."""
+    """Form of a saved test: one call, and the result that it must have."""
 
     name = forms.CharField(label="Name of the test", max_length=100)
     arguments = forms.CharField(

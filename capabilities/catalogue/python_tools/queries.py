@@ -11,7 +11,7 @@ from capabilities.models import Category, Tool, ToolKind, ToolTestCase, ToolVers
 
 
 def python_tool_or_404(name: str) -> Tool:
-    """One query."""
+    """Return the Python tool of this name. Raises Http404. One query."""
     tools = Tool.objects.select_related("category", "current_version")
     tool = tools.filter(name=name, kind=ToolKind.PYTHON).first()
     if tool is None:
@@ -34,7 +34,7 @@ def newest_version(tool: Tool) -> ToolVersion | None:
 
 
 def tests_of(tool: Tool) -> list[ToolTestCase]:
-    """One query."""
+    """Return the tool's saved tests. One query."""
     return list(ToolTestCase.objects.filter(tool=tool).select_related("version").order_by("name"))
 
 

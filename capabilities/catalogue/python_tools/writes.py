@@ -169,7 +169,7 @@ def save_test(
 
 @configuration_write("name")
 def delete_test(case: ToolTestCase, *, actor: Membership) -> None:
-    """Needs the right `catalogue` for the tool's category."""
+    """Delete a saved test. Needs the right `catalogue` for the tool's category."""
     require(actor, Right.CATALOGUE, [case.tool.category.name])
     record("tool.test_delete", case.tool, actor=actor, before={"test": case.name})
     case.delete()

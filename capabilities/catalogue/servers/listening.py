@@ -1,4 +1,4 @@
-"""Which worker hears of a server that its list changed: one for each server, by a lease that is renewed."""
+"""Worker that listens to a server for changes of its list: one for each server, by a lease that is renewed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def take_to_listen(owner: str, *, without: Collection[int], full: Collection[int
 
 
 def renew_listening(owner: str, keys: Collection[int]) -> Mapping[int, Place]:
-    """Hold on to these servers; those that still are the owner's and switched on, with where they are now. Two
+    """Hold on to these servers; return those that still are the owner's and switched on, with where they are now. Two
     statements, none for none."""
     if not keys:
         return {}

@@ -33,8 +33,8 @@ KEPT_BACK = Q(current_version__isnull=False) & ~Q(quarantine="")
 
 
 def shown_servers() -> QuerySet[McpServer]:
-    """Servers with their credential, and with `tool_count`, `kept_back_count` and `waiting_count`: its tools in force,
-    those of them that are kept back, and definitions that wait for a decision in an import."""
+    """Return the servers with their credential, and with `tool_count`, `kept_back_count` and `waiting_count`: its tools
+    in force, those of them that are kept back, and definitions that wait for a decision in an import."""
     tools = Tool.objects.filter(server=OuterRef("pk"), current_version__isnull=False)
     waiting = ImportedTool.objects.filter(
         tool_import__server=OuterRef("pk"), tool_import__status=ImportStatus.REVIEW, status__in=UNDECIDED
@@ -56,7 +56,7 @@ def _count(rows: QuerySet[Any], by: str) -> Coalesce:
 
 
 def servers_page(*, q: str = "", after: str = "", before: str = "") -> Page[McpServer]:
-    """By name. One query."""
+    """Return one page of servers by name. One query."""
     servers = shown_servers()
     if q:
         servers = servers.filter(Q(name__icontains=q) | Q(title__icontains=q))
@@ -65,7 +65,7 @@ def servers_page(*, q: str = "", after: str = "", before: str = "") -> Page[McpS
 
 @dataclass(frozen=True)
 class ServerNumbers:
-    """Servers in all, switched off, and failing; and the tools of theirs that are kept back."""
+    """Number of servers in all, switched off, and failing; and of the tools of theirs that are kept back."""
 
     servers: int
     off: int
@@ -74,7 +74,7 @@ class ServerNumbers:
 
 
 def server_numbers() -> ServerNumbers:
-    """Two queries."""
+    """Count the servers and the tools kept back. Two queries."""
     row = McpServer.objects.aggregate(
         servers=Count("pk"),
         off=Count("pk", filter=Q(is_enabled=False)),
@@ -93,7 +93,8 @@ def server_or_404(name: str) -> McpServer:
 
 
 def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> Page[Tool]:
-    """Its tools by name, each with `waiting_number`: of the newest version that waits for approval. One query."""
+    """Return the server's tools by name, each with `waiting_number`: of the newest version that waits for approval. One
+    query."""
     waiting = ToolVersion.objects.filter(tool=OuterRef("pk"), status=VersionStatus.PENDING).order_by("-number")
     tools = (
         Tool.objects.filter(server=server)
@@ -105,13 +106,14 @@ def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> 
 
 
 def offered_tools(server: McpServer) -> Sequence[str]:
-    """Names of its tools that are kept back although it offers them as they were accepted. One query."""
+    """Return the names of its tools that are kept back although it offers them as they were accepted. One query."""
     tools = Tool.objects.filter(KEPT_BACK, server=server, is_offered=True)
     return list(tools.order_by("name").values_list("name", flat=True))
 
 
 def imports_of_server(server: McpServer) -> Sequence[ToolImport]:
-    """The newest, with `waiting_count`: the definitions in each that wait for a decision. One query."""
+    """Return the server's newest imports, with `waiting_count`: the definitions in each that wait for a decision. One
+    query."""
     waiting = Count("found", filter=Q(found__status__in=UNDECIDED))
     rows = ToolImport.objects.filter(server=server).defer("document").annotate(waiting_count=waiting)
     return list(rows.order_by("-pk")[:IMPORTS_SHOWN])

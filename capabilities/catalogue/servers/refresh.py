@@ -106,7 +106,7 @@ class Changes:
 
 
 def claim_due(full: Collection[int] = ()) -> tuple[int, int] | None:
-    """The key and the organisation of a server that is due, from now on this caller's to read; None where none is.
+    """Return key and organisation of a server that is due, from now on this caller's to read; None where none is.
 
     `full`: organisations of which no server is taken now. Two statements.
     """
@@ -147,7 +147,7 @@ def refresh_server(key: int, organisation_id: int, stopped: threading.Event | No
 
 
 def note_word(keys: Collection[int]) -> None:
-    """These servers say that their lists changed: they are read soon, however often they say so."""
+    """Note that the lists of these servers changed: the servers are read soon, however often they say so."""
     if not keys:
         return
     soon = timezone.now()
@@ -166,7 +166,7 @@ def note_word(keys: Collection[int]) -> None:
 
 
 def read_for_import(tool_import: ToolImport) -> ReadSource:
-    """The reader of imports from servers: its tools, for a person to review. What changed is noted on the way."""
+    """Read a server for imports: its tools, for a person to review. What changed is noted on the way."""
     assert tool_import.server_id is not None
     server = McpServer.objects.select_related("credential", "organisation").get(pk=tool_import.server_id)
     if not server.is_enabled:
@@ -191,7 +191,7 @@ def source_of(server: McpServer, listing: Listing) -> ReadSource:
 
 
 def note_failure(server: McpServer, sentence: str) -> None:
-    """The server could not be read. It is asked again after as long as it has been failing, within bounds."""
+    """Note that the server could not be read. It is asked again after as long as it has been failing, within bounds."""
     since = server.failing_since or timezone.now()
     pause = min(LONGEST, max(SHORTEST, (timezone.now() - since).total_seconds()))
     again = from_now(pause) if server.refreshed_at is not None or server.refresh_at is not None else None
@@ -201,7 +201,7 @@ def note_failure(server: McpServer, sentence: str) -> None:
 
 
 def _same_place(server: McpServer) -> Any:
-    """The server, while it still leads to where it was read."""
+    """Return a query for the server, while it still leads to where it was read."""
     names = ("transport", "url", "stdio_name", "credential_id")
     return McpServer.objects.filter(pk=server.pk, **{name: getattr(server, name) for name in names})
 
@@ -413,7 +413,8 @@ def _reason_of(tool: Tool, reason: str) -> str:
 
 
 def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> None:
-    """The server is another one, by what it calls itself: nothing of it is used before somebody looked."""
+    """Keep back the tools of a server that calls itself by another name: nothing of it is used before somebody
+    looked."""
     now = str(info.get("name") or "nothing")
     reason = storable(f"Its server calls itself {now[:100]} now, and was {was[:100]}.", MAX_QUARANTINE)
     free = Tool.objects.filter(server=server, quarantine__in=("", GONE)).exclude(current_version=None)
@@ -421,7 +422,7 @@ def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> 
 
 
 def _waiting_by_service(tools: Iterable[Tool]) -> list[ToolVersion]:
-    """Versions that a reading made, and that wait."""
+    """Return the versions that a reading made, and that wait."""
     return list(ToolVersion.objects.filter(tool__in=list(tools), status=VersionStatus.PENDING, created_by=None))
 
 
@@ -449,7 +450,7 @@ def _reject_waiting(tools: Iterable[Tool], reason: str) -> None:
 
 
 def _import_new(server: McpServer, source: ReadSource) -> None:
-    """An import with what the server offers, in place of the one that an earlier reading made: that is closed, or
+    """Make an import with what the server offers, in place of the one that an earlier reading made: that is closed, or
     removed where nobody decided on any of it. What somebody dismissed before, and that says the same, is dismissed."""
     earlier = ToolImport.objects.filter(server=server, membership=None, status=ImportStatus.REVIEW)
     decided = ImportedTool.objects.filter(tool_import=OuterRef("pk")).exclude(decided_by=None)

@@ -51,7 +51,7 @@ RECORDED = 100
 
 
 class ServerRefused(ChangeRefused):
-    """The server cannot be saved."""
+    """Reason why the server cannot be saved."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
 
 @configuration_write("server")
 def delete_server(server: McpServer, *, actor: Membership) -> None:
-    """Its tools are taken out of use: their versions are retired and stay on record, under the same names."""
+    """Remove a server, and take its tools out of use: their versions are retired and stay on record, under the same
+    names."""
     require(actor, Right.CATALOGUE)
     server = McpServer.objects.select_related("credential").get(pk=server.pk)
     tools = Tool.objects.filter(server=server)
@@ -202,7 +203,8 @@ def use_as_offered(server: McpServer, names: Collection[str], *, actor: Membersh
 
 
 def forget_what_it_said(server: McpServer) -> None:
-    """Before it is saved: what was read of it is not true of where it leads now, so it is read again at once."""
+    """Forget, before it is saved, what was read of it: it is not true of where it leads now, so it is read again at
+    once."""
     server.protocol, server.instructions, server.list_sha256, server.error = "", "", "", ""
     server.server_info, server.server_capabilities = {}, {}
     was_read = server.refreshed_at is not None or server.failing_since is not None
@@ -303,7 +305,7 @@ def _checked_process(content: ServerContent, organisation: Organisation) -> str:
 
 
 def processes_for(organisation: Organisation) -> tuple[str, ...]:
-    """Names of the processes of this installation that its settings open to the organisation. No query."""
+    """Return the names of processes of this installation that its settings open to the organisation. No query."""
     entries: dict[str, StdioEntry] = settings.TOOLHUB_MCP_STDIO
     return tuple(sorted(name for name, entry in entries.items() if entry.is_open_to(organisation.slug)))
 

@@ -17,7 +17,7 @@ MOST_NAMED = 1_000
 
 
 def by_tokens() -> Combinable:
-    """The most tokens first."""
+    """Return an order by tokens, the most first."""
     return Value(0) - Coalesce(F("current_version__tokens"), Value(0))
 
 
@@ -51,5 +51,5 @@ def found_page(
 
 
 def in_order(tools: QuerySet[Tool], order: Combinable | None) -> Keyset[Tool]:
-    """These tools by a number that is annotated as `place`, and by name among those of one number."""
+    """Return these tools by a number that is annotated as `place`, and by name among those of one number."""
     return Keyset(tools.annotate(place=Value(0) if order is None else order), ("place", "name"))

@@ -54,7 +54,7 @@ def tool_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
 def _tool_page(
     request: MemberRequest, member: Membership, name: str, instructions: InstructionsForm | None = None
 ) -> HttpResponse:
-    """With the form of instructions as it was sent, where that was wrong."""
+    """Show the page of a tool, with the form of instructions as it was sent where that was wrong."""
     page = tool_page_or_404(name, member)
     version = page.tool.current_version
     mark_tool(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))

@@ -54,7 +54,7 @@ RESERVED_NAMES = frozenset({"bulk"})
 
 
 class ToolRefused(ChangeRefused):
-    """The tool cannot be saved."""
+    """Reason why the tool cannot be saved."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def check_maker(name: str, origin: Origin) -> None:
 
 
 def add_tools(category: Category, contents: Collection[tuple[Definition, Origin]]) -> list[Tool]:
-    """Many new tools of a category, without a version yet, in the caller's transaction and without an audit row.
+    """Add many new tools to a category, without a version yet, in the caller's transaction and without an audit row.
 
     Raises ToolRefused for content or a name that cannot be. One query, and one for some hundred tools.
     """
@@ -292,7 +292,7 @@ def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership, message: s
 
 
 def _off_message(message: str) -> str:
-    """In one line. Raises ChangeRefused where it is too long."""
+    """Return the message in one line. Raises ChangeRefused where it is too long."""
     line = " ".join(message.split())
     if len(line) > MAX_OFF_MESSAGE:
         raise ChangeRefused("off_message", f"The message has at most {MAX_OFF_MESSAGE} characters.")
@@ -392,7 +392,7 @@ def write_versions(
     status: VersionStatus = VersionStatus.APPROVED,
     agent: Agent | None = None,
 ) -> list[ToolVersion]:
-    """The next version of each tool, in the caller's transaction and without an audit row. An approved one is the
+    """Write the next version of each tool, in the caller's transaction and without an audit row. An approved one is the
     tool's current one from now on, and the one before is retired. Raises ToolRefused for what its kind cannot run."""
     pairs = list(pairs)
     for tool, content in pairs:
@@ -476,7 +476,7 @@ def make_each_current(pairs: Collection[tuple[Tool, ToolVersion]]) -> None:
 
 
 def _last_numbers(tools: Collection[Tool]) -> dict[int, int]:
-    """The number of the newest version of each, whatever its status. One query."""
+    """Return the number of the newest version of each, whatever its status. One query."""
     rows = ToolVersion.objects.filter(tool__in=tools).values("tool").annotate(last=Max("number"))
     return dict(rows.values_list("tool", "last"))
 

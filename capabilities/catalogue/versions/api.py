@@ -134,7 +134,7 @@ class ToolVersions(APIView):
 class ToolVersionDetail(APIView):
     @extend_schema(operation_id="tool_versions_read", summary="One version of a tool", responses=ToolVersionOut)
     def get(self, request: Request, name: str, number: int) -> Response:
-        """A version, whatever its status."""
+        """Return a version, whatever its status."""
         member = api_member(request)
         return Response(version_out(member, version_or_404(name, number)))
 
@@ -144,7 +144,8 @@ class ToolVersionDifference(APIView):
         operation_id="tool_versions_compare", summary="What differs between two versions", responses=DifferenceOut
     )
     def get(self, request: Request, name: str, number: int, other: int) -> Response:
-        """From the first to the second: words, schema (compatible or breaking), code line by line, knobs."""
+        """Return the difference from first to second: words, schema (compatible or breaking), code line by line,
+        knobs."""
         member = api_member(request)
         first, second = version_or_404(name, number), version_or_404(name, other)
         found = difference_between(first, second, with_code=may_read_code(member, first.tool.category.name))
@@ -169,8 +170,8 @@ class ToolVersionDecide(APIView):
         responses=ToolVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Needs the right `approve_code` for the tool's category. Nobody approves code of their own. 409 where it does
-        not wait any more."""
+        """Decide on the version. Needs the right `approve_code` for the tool's category. Nobody approves code of their
+        own. 409 where it does not wait any more."""
         member = api_member(request, right=Right.APPROVE_CODE, category=None)
         version = version_or_404(name, number)
         body = checked(DecideIn, request)
@@ -205,8 +206,9 @@ class ToolQuarantine(APIView):
         operation_id="tools_quarantine_update", summary="Keep a tool back", request=QuarantineIn, responses={204: None}
     )
     def put(self, request: Request, name: str) -> Response:
-        """No model gets it, and calls of it are refused, in running turns too, until somebody decides. Needs the right
-        `catalogue` or `approve_code` for its category; `approve_code` where it is kept back already."""
+        """Keep the tool back: no model gets it, and calls of it are refused, in running turns too, until somebody
+        decides. Needs the right `catalogue` or `approve_code` for its category; `approve_code` where it is kept back
+        already."""
         member = api_member(request)
         check_changes_versions(member)
         tool = get_object_or_404(Tool, name=name)
@@ -217,8 +219,8 @@ class ToolQuarantine(APIView):
 
     @extend_schema(operation_id="tools_quarantine_delete", summary="Release a tool", responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Its version in force is used again. Needs the right `approve_code` for its category; nobody releases code of
-        their own. 409 where it is not kept back, or its server does not offer the version in force."""
+        """Release the tool: its version in force is used again. Needs the right `approve_code` for its category; nobody
+        releases code of their own. 409 where it is not kept back, or its server does not offer the version in force."""
         member = api_member(request, right=Right.APPROVE_CODE, category=None)
         tool = get_object_or_404(Tool, name=name)
         with refusals():

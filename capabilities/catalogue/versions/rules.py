@@ -1,4 +1,4 @@
-"""Which new version is in force at once and which waits, and who may decide on one that waits."""
+"""Rules of versions: which new one is in force at once and which waits, and who may decide on one that waits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def status_of_new(
     changes_code: bool,
     category: str = EVERY_CATEGORY,
 ) -> VersionStatus:
-    """APPROVED where a new version is in force at once, else PENDING. At most one query.
+    """Return APPROVED where a new version is in force at once, else PENDING. At most one query.
 
     `actor` makes the change, None for the service itself; `author` is the member in whose turn an agent wrote it, None
     where no agent did. `changes_code`: see `changes_code` below; False is for a version that is in force and of which
@@ -49,7 +49,7 @@ def changes_code(tool: Tool, definition: Definition) -> bool:
 
 
 def differing(before: Definition, after: Definition) -> set[str]:
-    """Names of the fields that differ."""
+    """Return the names of the fields that differ."""
     return {name for name in ("description", "parameters", *KNOBS) if getattr(before, name) != getattr(after, name)}
 
 
@@ -104,7 +104,7 @@ def why_not_release(tool: Tool) -> str:
 
 
 def helper_missing(version: ToolVersion) -> str:
-    """Which helper module's version has to be approved first; "" for none. One query where it uses some.
+    """Return which helper module's version has to be approved first; "" for none. One query where it uses some.
 
     A module that is out of use stays with the tools that are in force with it: it comes into no other.
     """

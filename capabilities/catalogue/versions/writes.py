@@ -194,7 +194,7 @@ def withdraw_version(version: ToolVersion, *, actor: Membership) -> ToolVersion:
 
 
 def _held(version: ToolVersion) -> tuple[ToolVersion, Tool]:
-    """The version as it is now, and its tool. One query."""
+    """Return the version as it is now, and its tool. One query."""
     found = ToolVersion.objects.select_related(
         "tool__category", "tool__current_version", "tool__made_by_agent", "created_by__user", "decided_by__user"
     ).get(pk=version.pk)
@@ -239,7 +239,8 @@ def _given_to_its_agent(tool: Tool) -> str:
 
 
 def reason_line(text: str, *, is_needed: str = "", most: int = MAX_REASON) -> str:
-    """In one line. Raises ChangeRefused where it is too long, or missing; `is_needed` says then why it is needed."""
+    """Return the reason in one line. Raises ChangeRefused where it is too long, or missing; `is_needed` says then why
+    it is needed."""
     line = storable(" ".join(text.split()))
     if is_needed and not line:
         raise ChangeRefused("reason", is_needed)

@@ -26,7 +26,7 @@ class ModulesAddress(ListAddress):
 
 
 class ModuleForm(forms.Form):
-    """`module` is the one that gets a version; None for a new one, which is named here."""
+    """Form of a module. `module` is the one that gets a version; None for a new one, which is named here."""
 
     name = forms.CharField(
         max_length=64,

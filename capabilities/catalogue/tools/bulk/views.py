@@ -21,7 +21,7 @@ FIELDS = ("effect", "category", "ask", "in_untrusted")
 @require_POST
 @signed_in
 def tools_change(request: MemberRequest, org: str) -> HttpResponse:
-    """The ticked tools, all or none."""
+    """Change the ticked tools, all or none."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     names = sorted(set(request.POST.getlist("names")))
     effect, category, ask, in_untrusted = (request.POST.get(name, "")[:64] for name in FIELDS)

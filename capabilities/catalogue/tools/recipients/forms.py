@@ -15,7 +15,7 @@ FIELDS = ("agents", "toolkit", "new_toolkit")
 
 
 class RecipientsForm(forms.Form):
-    """Choices are read when the form is made, in the scope of its organisation."""
+    """Form of who gets tools. Its choices are read when it is made, in the scope of its organisation."""
 
     agents = forms.ModelMultipleChoiceField(
         queryset=Agent.objects.none(),
@@ -50,7 +50,8 @@ class RecipientsForm(forms.Form):
 
 
 def recipients_sent(data: QueryDict) -> tuple[RecipientsForm, Recipients]:
-    """The fields as they were sent beside another form, and who they name; nobody where they are wrong."""
+    """Return the fields as they were sent beside another form, and the recipients that they name; nobody where they are
+    wrong."""
     form = RecipientsForm(data)
     return form, form.recipients() if form.is_valid() else NOBODY
 

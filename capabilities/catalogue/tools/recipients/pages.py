@@ -44,7 +44,7 @@ def saved_or_shown(
 
 
 def preview_page(request: MemberRequest, preview: Preview, *, title: str, back: str) -> HttpResponse:
-    """A change before it is saved, on a page of its own: what was sent is sent again from there."""
+    """Show a change before it is saved, on a page of its own: what was sent is sent again from there."""
     context = {
         "title": title,
         "back": back,
@@ -62,8 +62,8 @@ def require_giver(member: Membership) -> None:
 
 
 def giving_page(request: MemberRequest, member: Membership, names: Sequence[str], *, back: str) -> HttpResponse:
-    """The form, and what became of it: the change is shown where somebody feels it, and saved from there. The caller
-    has asked `require_giver`."""
+    """Show the form, and its outcome: the change is shown where somebody feels it, and saved from there. The caller has
+    asked `require_giver`."""
     form = RecipientsForm(request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         to = form.recipients()

@@ -1,4 +1,4 @@
-"""Which agents have some tools, for the next step after they were added."""
+"""Agents that have some tools, for the next step after they were added."""
 
 from __future__ import annotations
 
