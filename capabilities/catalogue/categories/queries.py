@@ -16,7 +16,7 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 class CategoryNumbers:
     total: int
     core: int
-    #: Of the core categories' tools that are on.
+    #: Tokens of the core categories' tools that are on.
     core_tokens: int
 
 

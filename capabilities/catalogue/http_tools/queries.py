@@ -73,7 +73,7 @@ def credential_choices() -> Sequence[tuple[str, str]]:
 class HttpPreview:
     """Preview of a tool, before it is saved."""
 
-    #: What the model is sent, and its tokens.
+    #: Definition as the model is sent it, and its tokens.
     wire: str
     tokens: int
     #: The request of a call with `arguments`, its secret as dots; or why such a call would not be sent.
@@ -81,7 +81,7 @@ class HttpPreview:
     request: str
     problem: str
     warnings: Sequence[DefinitionWarning]
-    #: Whether it would be in force at once, or wait.
+    #: Status that says whether it would be in force at once, or wait.
     status: VersionStatus
 
 

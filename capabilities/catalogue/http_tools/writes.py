@@ -150,5 +150,5 @@ def content_of(tool: Tool, version: ToolVersion) -> HttpToolContent:
     return HttpToolContent(definition_of(tool, version), credential, tool.category.name)
 
 
-#: What a new tool's call may take, where nobody says otherwise.
+#: Limits of a new tool's call, where nobody says otherwise.
 USUAL = Envelope("never", 20.0, 40_000, untrusted_output=True)

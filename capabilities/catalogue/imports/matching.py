@@ -29,7 +29,7 @@ from capabilities.models import (
     VersionStatus,
 )
 
-#: Which kind of tool comes from which source; from any other, none can be accepted yet.
+#: Kind of the tools that come from each source; from any other, none can be accepted yet.
 KINDS = {ImportSource.OPENAPI: ToolKind.HTTP, ImportSource.MCP: ToolKind.MCP}
 #: The sources whose definitions can become tools; those of a toolkit file say their kind themselves.
 ACCEPTABLE = frozenset({*KINDS, ImportSource.TOOLKIT})
@@ -59,7 +59,7 @@ class Names:
     """The names in use: of the catalogue, and of what this reading has named so far."""
 
     catalogue: Mapping[str, KnownTool]
-    #: What stands in front of a name that is taken.
+    #: Prefix for a name that is taken.
     prefix: str
     _given: dict[str, str] = field(default_factory=dict)
 
@@ -126,8 +126,8 @@ def tools_of_server(server_id: int) -> dict[str, Tool]:
     return found
 
 
-#: What of a definition its source says: description, schema of the arguments, what runs, and what a toolkit file says
-#: beside. Equal where they are the same.
+#: Content of a definition that its source says: description, schema of the arguments, what runs, and what a toolkit file
+#: says beside. Equal where they are the same.
 SourceContent = tuple[str, str, str, str]
 
 
@@ -182,7 +182,7 @@ def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
     return readings.filter(url="", line=None, title=tool_import.title)
 
 
-#: Of a reading that came to its end.
+#: Statuses of a reading that came to its end.
 WAS_READ = (ImportStatus.REVIEW, ImportStatus.CLOSED)
 
 
@@ -276,7 +276,7 @@ def _with_more(content: Definition, row: ImportedTool, tool_import: ToolImport) 
     )
 
 
-#: What of a helper module's versions counts as there: one that was rejected does not.
+#: Statuses of a helper module's versions that count as there: one that was rejected does not.
 _THERE = (VersionStatus.PENDING, VersionStatus.APPROVED, VersionStatus.RETIRED)
 
 
@@ -318,7 +318,7 @@ def next_content(tool: Tool, version: ToolVersion | None, content: Definition) -
     )
 
 
-#: What a version says that a toolkit file says as well: all but how far its results are trusted.
+#: Fields of a version that a toolkit file has as well: all but how far its results are trusted.
 IN_FILES = (
     "description", "parameters", "implementation", "effect", "on_crash", "timeout", "max_result_chars", "instructions",
     "human_format",

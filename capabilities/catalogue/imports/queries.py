@@ -52,7 +52,7 @@ IMPORT_BADGES = {
     ImportStatus.FAILED: "bad",
     ImportStatus.CLOSED: "off",
 }
-#: Of a list: what nobody reads there.
+#: Columns that nobody reads in a list.
 HEAVY = ("document", "summary", "content")
 
 

@@ -20,7 +20,7 @@ READERS: dict[str, Reader] = {}
 AFTER_ACCEPT: dict[str, Callable[[ToolImport, Membership], str]] = {}
 #: Calls a worker for an import. False where nobody could be called: a sweep will.
 ring_for_import: Provided[[UUID], bool] = Provided("a bell for imports")
-#: What the review of a source shows besides: `template`, and what that needs.
+#: Additions to the review of a source: `template`, and what that needs.
 REVIEWS: dict[str, Callable[[ToolImport, Membership], Mapping[str, Any]]] = {}
 
 

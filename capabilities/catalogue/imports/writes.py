@@ -81,11 +81,11 @@ MAX_FILE = 3_500_000
 #: Imports of one organisation that wait or are read at the same time; documents that are kept.
 MAX_OPEN = 5
 KEPT_DOCUMENTS = 20
-#: What users and models read of a tool whose source offers it no longer.
+#: Text that users and models read of a tool whose source offers it no longer.
 GONE_MESSAGE = "Its source does not offer it any more."
 EFFECTS = ("read", "write", "external")
 NO_KNOBS: Mapping[str, str] = MappingProxyType({})
-#: What a decision reads beside the definition.
+#: Rows that a decision reads beside the definition.
 DECIDED_WITH = (
     "tool__category",
     "tool__current_version",
@@ -107,7 +107,7 @@ class Accepted:
     switched_off: Sequence[str] = ()
     #: Versions of helper modules that came along and wait for approval, such as "money 2".
     modules: Sequence[str] = ()
-    #: What became of the whole, such as its toolkit: a sentence, or nothing.
+    #: Outcome for the whole, such as its toolkit: a sentence, or nothing.
     note: str = ""
 
     @property

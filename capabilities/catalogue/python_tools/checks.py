@@ -134,7 +134,7 @@ class Checked:
     display: str = ""
     result: str = ""
     error: str = ""
-    #: Whether the code ran with the example.
+    #: True where the code ran with the example.
     has_run: bool = False
 
     @property

@@ -13,7 +13,7 @@ from toolhub.tenants.rows.scope import system_scope
 
 #: Seconds that a server is one worker's to listen to, unless it is renewed.
 LEASE_SECONDS = 60.0
-#: What says where a server is and how it is signed: with another one, it is listened to anew.
+#: Columns that say where a server is and how it is signed: with other ones, it is listened to anew.
 PLACE = ("transport", "url", "stdio_name", "credential_id", "read_by_id")
 Place = tuple[object, ...]
 

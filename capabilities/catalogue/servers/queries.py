@@ -145,7 +145,7 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
     return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
 
 
-#: Where the member of a request holds the counts of the menu between its entries: they are read together.
+#: Attribute in which the member of a request holds the counts of the menu between its entries: they are read together.
 _COUNTS = "_catalogue_counts"
 
 

@@ -94,7 +94,7 @@ class Changes:
     #: Gone before, and offered again as they were.
     back: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
-    #: What the server called itself before, where that is another name.
+    #: Name that the server gave itself before, where that is another one.
     renamed_from: str = ""
 
     def as_json(self) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Definition:
                 raise ToolRefused(name, "The text holds half a character, or one that databases refuse (U+0000).")
 
 
-#: What a version holds beside the tool's name, description and parameters, in the order of Definition.
+#: Fields of a version beside the tool's name, description and parameters, in the order of Definition.
 KNOBS = (
     "effect",
     "on_crash",

@@ -23,7 +23,7 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 V = TypeVar("V", ToolVersion, HelperVersion)
 #: The badge counts to one more than this.
 COUNTED = 99
-#: What no list of versions reads.
+#: Columns that no list of versions reads.
 _LONG = ("wire", "parameters", "description", "implementation", "instructions")
 #: The badge of each status.
 STATES = {
@@ -33,7 +33,7 @@ STATES = {
     VersionStatus.REJECTED: "bad",
     VersionStatus.RETIRED: "off",
 }
-#: What people call the knobs of a version.
+#: Titles of the knobs of a version, for people.
 KNOB_TITLES = {
     "effect": "Effect",
     "on_crash": "After a crash",

@@ -10,7 +10,7 @@ from capabilities.models import HelperVersion, Tool, ToolKind, ToolVersion, Vers
 from toolhub.tenants.identity.linked_accounts import linked_members
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 
-#: What of a version is words for models and people, and changes nothing of what a call does.
+#: Fields of a version that are words for models and people, and change nothing of what a call does.
 WORDS = frozenset({"description", "instructions", "human_format"})
 #: Kinds whose implementation is code that somebody wrote here.
 CODE = frozenset({ToolKind.PYTHON})

@@ -12,7 +12,7 @@ from toolhub.tenants.addresses import ListAddress
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 HIDDEN = {**PLAIN, "autocomplete": "new-password"}
-#: What each kind is for, where one is chosen.
+#: Use of each kind, shown where one is chosen.
 ABOUT = {
     CredentialKind.BEARER: "The header Authorization with a token: most web services.",
     CredentialKind.HEADER: "A header of another name, such as X-Api-Key.",

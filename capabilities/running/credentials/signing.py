@@ -28,7 +28,7 @@ from capabilities.running.credentials.refusals import account_url, connect_again
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import secrets_of, service_values
 
-#: How often, at most, a secret's last use is written down.
+#: Shortest time after which a secret's last use is written down again.
 LAST_USE_EVERY = timedelta(minutes=1)
 #: Permissions that are asked for at once.
 MOST_SCOPES = 100

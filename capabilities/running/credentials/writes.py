@@ -40,7 +40,7 @@ MAX_ORIGINS, MAX_SCOPES = 10, 50
 #: Characters of one secret, and at least: a shorter one would be masked in half of what a far side says.
 MAX_SECRET, MIN_SECRET = 4_000, 4
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-#: What may stand in a header or an address: no line break, no letter that headers cannot carry.
+#: Text that may stand in a header or an address: no line break, no letter that headers cannot carry.
 SENDABLE = re.compile(r"[\x20-\x7e]+")
 #: One permission of OAuth (RFC 6749, 3.3).
 OAUTH_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
@@ -93,7 +93,7 @@ def content_of(credential: StoredCredential) -> CredentialContent:
     )
 
 
-#: How we became a client of an authorization server: the client's id was typed, or see oauth/clients.
+#: Way in which we became a client of an authorization server: the client's id was typed, or see oauth/clients.
 MANUAL = "manual"
 
 

@@ -23,13 +23,13 @@ from capabilities.running.egress.errors import EgressFailed, EgressRefused
 from capabilities.running.egress.guard import Guard, SocketOption, resolve, ssl_context
 from toolhub.durations import duration
 
-#: What a compressed body may become however small it was sent, and how many times larger it may get beyond that.
+#: Bytes that a compressed body may become however small it was sent, and times that it may get larger beyond that.
 FREE_BYTES = 2_000_000
 MOST_TIMES = 10
 #: Bytes that a compressed body is taken apart to at a time.
 PIECE = 65_536
 STREAM = "text/event-stream"
-#: What MCP servers are reached by.
+#: Guard by which MCP servers are reached.
 SERVERS = Guard(purposes=(Purpose.MCP,))
 
 

@@ -9,7 +9,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 DOUBT = " It may have been done all the same: look before you try again."
 #: Statuses of 4xx that say nothing of whether it was done: a wait that somebody on the way gave up.
 WAITS = frozenset({408, 499})
-#: Those of 5xx that refuse the request itself: its method, or its version of HTTP.
+#: Statuses of 5xx that refuse the request itself: its method, or its version of HTTP.
 NOT_SUPPORTED = frozenset({501, 505})
 
 
@@ -27,7 +27,7 @@ def doubt_after(method: str, status: int) -> str:
 class EgressError(Exception):
     """Nothing came back from the network. The message is one sentence for the reader, and for the model."""
 
-    #: Whether some host had answered with a redirect: then the message may name what that one chose.
+    #: True where some host had answered with a redirect: then the message may name what that one chose.
     is_after_redirect = False
 
     @property

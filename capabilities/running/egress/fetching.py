@@ -45,7 +45,7 @@ class Fetched:
     headers: Mapping[str, str]
     body: bytes
     truncated: bool
-    #: Of the request that was answered.
+    #: Method of the request that was answered.
     method: str = "GET"
 
     @property

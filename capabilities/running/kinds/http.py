@@ -46,7 +46,7 @@ MAX_BYTES = 2_000_000
 #: Characters of an error's body that the model reads.
 ERROR_CHARS = 300
 PAGES = ("text/html", "application/xhtml+xml")
-#: What of the call's time the request may take; the rest is for reading the answer.
+#: Share of the call's time that the request may take; the rest is for reading the answer.
 SHARE = 0.9
 
 

@@ -33,7 +33,7 @@ from capabilities.running.sandbox import (
 from capabilities.running.sandbox.shell import WORKSPACE
 from toolhub.tenants.models import Organisation
 
-#: What of the call's time the code may take; the rest is for reading its result.
+#: Share of the call's time that the code may take; the rest is for reading its result.
 SHARE = 0.9
 #: Bytes of a result, and of what is printed.
 OUTPUT = 1_000_000

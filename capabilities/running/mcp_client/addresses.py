@@ -31,11 +31,11 @@ class ServerAddress:
 
     transport: Literal["http", "stdio"]
     principal: str
-    #: Whose share of this process's sessions it takes: the organisation.
+    #: Owner whose share of this process's sessions it takes: the organisation.
     owner: str = ""
     #: Its short name, where the operator opened private hosts to single organisations; else "-".
     organisation: str = "-"
-    #: What people call it, for sentences.
+    #: Name that people give it, for sentences.
     title: str = "The MCP server"
     url: str = ""
     argv: tuple[str, ...] = ()

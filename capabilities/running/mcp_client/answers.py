@@ -33,7 +33,7 @@ class Listing:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     #: Seconds that the list may be kept; None where the protocol has no such word. 0: it may change at any time.
     ttl: float | None = None
-    #: Whether others who ask get the same list: public or private.
+    #: Readers of the same list: public, or private to who asks.
     cache_scope: str = "private"
     #: The list is longer than was read.
     is_cut: bool = False

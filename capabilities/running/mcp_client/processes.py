@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of its error output that are kept, the last ones.
 MAX_STDERR = 20_000
-#: Of that, lines and characters that go into an error.
+#: Lines and characters of that which go into an error.
 LAST_LINES, MAX_LAST_WORDS = 3, 300
 #: Seconds that it has to end by itself once its input is closed, and again once it was asked to.
 END_SECONDS = 2.0

@@ -93,10 +93,10 @@ class Session:
         self.version = version
         self.process: ServerProcess | None = None
         self.used_at = time.monotonic()
-        #: It is not closed before, such as for a task that lives in it.
+        #: Time before which it is not closed, such as for a task that lives in it.
         self.keep_until = 0.0
         self.watchers = 0
-        #: It was closed because nobody used it.
+        #: True where it was closed because nobody used it.
         self.was_idle = False
         self._conversation: Conversation | None = None
         self._failure: McpError | None = None
@@ -263,12 +263,12 @@ class Pool:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.sessions: dict[Key, Session] = {}
-        #: Those that end, so that nothing is left behind at the end of the process.
+        #: Sessions that end, so that nothing is left behind at the end of the process.
         self.ending: set[Session] = set()
         self._clients: dict[Key, HttpClient] = {}
         self._backoffs: dict[Key, Backoff] = {}
         self._gates: dict[Key, Gate] = {}
-        #: Which protocol a server over HTTP spoke, and until when that is believed.
+        #: Protocol that a server over HTTP spoke, and until when that is believed.
         self._versions: dict[str, tuple[str, float]] = {}
         self._reaper: asyncio.Task[None] | None = None
 

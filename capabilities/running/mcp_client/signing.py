@@ -21,7 +21,7 @@ class Seen:
 
     status: int = 0
     challenge: str = ""
-    #: Whether the request that was answered so carried a credential.
+    #: True where the request that was answered so carried a credential.
     is_signed: bool = False
 
 

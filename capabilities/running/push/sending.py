@@ -23,7 +23,7 @@ KEEP_SECONDS = 86_400
 SIGNED_SECONDS = 3_600
 #: Bytes of one notification: push services need not take more than one record of 4,096 (RFC 8291), with its overhead.
 MAX_BYTES = 3_900
-#: What a push service says of a subscription that is over.
+#: Status with which a push service answers for a subscription that is over.
 GONE = (404, 410)
 #: And of a signature that is not by the key of the subscription.
 REFUSED = (401, 403)

@@ -82,7 +82,7 @@ def _full_reason() -> str:
 
 
 PROBE_LIMITS = Limits(seconds=10.0)
-#: What a call must find, else no call is made.
+#: Findings that a call must make, else no call is made.
 MUST_HOLD = (
     "no other process",
     "no second process",

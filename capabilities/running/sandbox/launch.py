@@ -19,7 +19,7 @@ from typing import Any
 
 #: The user of organisation 0, where the service runs as root; that of another has its key added. Nobody else's.
 FIRST_USER = 1_879_048_192
-#: How far behind the service's own processes a sandbox stands when both want the processor.
+#: Niceness by which a sandbox stands behind the service's own processes when both want the processor.
 NICE = 10
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 #: Options of bubblewrap that show a file or folder of the machine: source, then target.

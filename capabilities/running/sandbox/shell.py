@@ -27,7 +27,7 @@ from capabilities.running.sandbox import bubblewrap, launch
 from capabilities.running.sandbox.launch import opened
 from toolhub.durations import duration
 
-#: What one command may take: processes at once, bytes of memory in all, of one process's address space, of one file,
+#: Limits of one command: processes at once, bytes of memory in all, of one process's address space, of one file,
 #: of /tmp, of its output; open files.
 MOST_PROCESSES = 64
 MEMORY = 512_000_000

@@ -70,7 +70,7 @@ class Problem:
     column: int | None
     message: str
     advice: str = ""
-    #: Whether the code cannot be saved with it. A doubt of the type check is shown, and blocks nothing.
+    #: True where the code cannot be saved with it. A doubt of the type check is shown, and blocks nothing.
     blocks: bool = True
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class RunError:
 
     kind: str
     message: str
-    #: Of the tool's code, counted from 1; None where it is not of a line, or of another module.
+    #: Line of the tool's code, counted from 1; None where it is not of a line, or of another module.
     line: int | None = None
     advice: str = ""
     #: The helper module whose line it is, or empty.
@@ -112,7 +112,7 @@ class SandboxResult:
 
     value: Any = None
     error: RunError | None = None
-    #: What the code printed, cut at the limit.
+    #: Printed text of the code, cut at the limit.
     printed: str = ""
     seconds: float = 0.0
     host_calls: int = field(default=0)

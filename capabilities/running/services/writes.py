@@ -157,12 +157,12 @@ class ShownService:
     #: ready, needs_set_up, off_here (the operator has not switched it on) or unknown (no such service any more)
     state: str
     tools: int
-    #: Whether anything is stored, and when it last was.
+    #: True where anything is stored, and when it last was.
     is_set: bool = False
     updated_at: datetime | None = None
-    #: What is stored cannot be read with any key of ours: it has to be entered again.
+    #: True where no key of ours can read what is stored: it has to be entered again.
     is_unreadable: bool = False
-    #: What the last test showed; None before one, and after a change.
+    #: Result of the last test; None before one, and after a change.
     test: ConnectionTest | None = None
 
     @property

@@ -14,7 +14,7 @@ from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
-#: What the form sets, by the names of its fields.
+#: Names of the fields that the form sets.
 FIELDS = ("effect", "category", "ask", "in_untrusted")
 
 

@@ -19,7 +19,7 @@ from capabilities.common.registry_version import registry_version
 from toolhub.tenants.access import MemberRequest
 from toolhub.tenants.models import Membership, Right
 
-#: What a page that shows a change does not send again: its own fields.
+#: Own fields of a page that shows a change, which it does not send again.
 _OWN_FIELDS = ("csrfmiddlewaretoken", "stamp", "preview")
 
 

@@ -19,7 +19,7 @@ class Holder:
     """An agent with some of the tools."""
 
     agent: Agent
-    #: How many of them it has or can load, and how many of these a session begins with.
+    #: Number of them that it has or can load, and of these that a session begins with.
     count: int
     from_start: int
 

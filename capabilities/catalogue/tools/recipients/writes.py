@@ -33,7 +33,7 @@ NOBODY = Recipients()
 #: `(names, recipients, actor=...)`: raises ChangeRefused for a recipient that is not there, or that cannot have one of
 #: them, and PermissionDenied without the right `agents` or `toolkits` that it takes. Audited; nothing for NOBODY.
 give_tools: Provided[..., None] = Provided("who gets tools")
-#: What a write that gives tools would do: `(change, recipients, actor=...)`. Raises what `change` raises.
+#: Preview of a write that gives tools: `(change, recipients, actor=...)`. Raises what `change` raises.
 impact_of_giving: Provided[..., Impact] = Provided("previews of giving tools")
 
 

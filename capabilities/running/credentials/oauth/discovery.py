@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from capabilities.running.credentials.challenges import challenge_value
 from capabilities.running.credentials.oauth.asking import OAuthRefused, ask, check_endpoint, host_of
 
-#: What of an authorization server's metadata is kept.
+#: Fields of an authorization server's metadata that are kept.
 KEPT = (
     "issuer",
     "authorization_endpoint",

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 #: A token that ends within this time is exchanged; one that has this much left may be used while another does so.
 EARLY, USABLE = timedelta(seconds=60), timedelta(seconds=5)
-#: How long a worker has for it, before another one tries.
+#: Time that a worker has for it, before another one tries.
 HOLD = timedelta(seconds=SECONDS + 20)
 LOOK_EVERY = 0.1
 

@@ -30,10 +30,10 @@ from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import system_scope
 
-#: How long a member has to come back, how long metadata is taken as read, and sign-ins that one member may have begun.
+#: Time for a member to come back, time for which metadata is taken as read, and sign-ins that a member may have begun.
 TO_COME_BACK, METADATA_KEPT, MOST_BEGUN = timedelta(minutes=10), timedelta(hours=24), 20
 MOST_SCOPES = 100
-#: What an authorization server's refusal means to the reader (RFC 6749, 4.1.2.1).
+#: Meaning for the reader of an authorization server's refusal (RFC 6749, 4.1.2.1).
 MEANINGS = {
     "access_denied": "you did not agree there",
     "invalid_scope": "it does not give these permissions",

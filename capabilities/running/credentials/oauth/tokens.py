@@ -22,7 +22,7 @@ from toolhub.bounded_json import load_json
 #: Characters of one token, and seconds that one may live at most.
 MAX_TOKEN, MAX_LIFE = 20_000, 10 * 365 * 86_400
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
-#: What an authorization server's word for an error means to the reader (RFC 6749, 5.2).
+#: Meaning for the reader of an authorization server's word for an error (RFC 6749, 5.2).
 MEANINGS = {
     "invalid_grant": "the sign-in is not valid any more: it ended, or was revoked",
     "invalid_client": "it does not know this service as a client any more",
@@ -40,7 +40,7 @@ class Tokens:
     refresh_token: str = field(repr=False)
     scopes: tuple[str, ...]
     expires_at: datetime | None
-    #: Who signed in, as an id token says it; empty where there is none.
+    #: Name of who signed in, as an id token says it; empty where there is none.
     account: str = ""
 
     @property

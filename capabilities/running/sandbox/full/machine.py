@@ -13,7 +13,7 @@ from pathlib import Path
 from capabilities.running.sandbox import bubblewrap
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
-#: Where the file is inside.
+#: Path of the file inside.
 INSIDE = "/zygote.py"
 #: Loads every extension module of the library, and names the files that are mapped then.
 SCRIPT = """

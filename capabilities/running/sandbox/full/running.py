@@ -124,7 +124,7 @@ class _Conversation:
         self._messages = JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES_OF_MESSAGE)
         self._printable = limits.output
         self.printed: list[str] = []
-        #: Whether the call ended by itself, and in order.
+        #: True once the call ended by itself, and in order.
         self.is_over = False
 
     def held(self, request: bytes) -> str:

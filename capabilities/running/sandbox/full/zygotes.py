@@ -21,7 +21,7 @@ from capabilities.running.sandbox.launch import CannotLaunch, launched, user_of
 #: Seconds that a start may take, and after which one that nobody uses is ended.
 START_SECONDS = 15.0
 IDLE_SECONDS = 300.0
-#: Of one process of this service; the one used longest ago makes room.
+#: Zygotes of one process of this service; the one used longest ago makes room.
 MOST = 16
 
 

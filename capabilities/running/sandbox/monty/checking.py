@@ -23,7 +23,7 @@ module_advice = gaps.module_advice
 
 #: For loading code once: no way to the web, and little time.
 LIMITS = Limits(seconds=3.0, memory=64_000_000, output=10_000, host_calls=0)
-#: What the type check is sure of; the rest of what it says is a doubt.
+#: Findings that the type check is sure of; the rest of what it says is a doubt.
 SURE = frozenset(
     {
         "call-non-callable",

@@ -34,7 +34,7 @@ from toolhub.durations import duration
 #: Names that code looks up, calls of the host and imports, in one run.
 MAX_SUSPENSIONS = 2_000
 MAX_RECURSION = 300
-#: How long after its deadline a run's process is ended.
+#: Seconds after its deadline at which a run's process is ended.
 GRACE = 0.5
 MODULE_MAKER = """\
 class Module:
