@@ -54,5 +54,5 @@ def category_or_404(name: str) -> Category:
 
 
 def category_names() -> list[tuple[str, str]]:
-    """(name, title) of the organisation's categories, by title. One query."""
+    """Return (name, title) of the organisation's categories, by title. One query."""
     return list(Category.objects.order_by("title", "name").values_list("name", "title"))

@@ -34,7 +34,8 @@ class CategoryContent:
 
 @configuration_write()
 def create_category(name: str, content: CategoryContent, *, actor: Membership) -> Category:
-    """Without a name it is made from the title. Raises ChangeRefused for a name in use, or one that cannot be."""
+    """Create a category. Without a name it is made from the title. Raises ChangeRefused for a name in use, or one that
+    cannot be."""
     require(actor, Right.CATALOGUE)
     name = name or free_short_name(Category.objects.all(), "name", content.title, separator="_")
     if not CATEGORY_NAME.match(name) or name in RESERVED:
@@ -142,8 +143,8 @@ def _bring_keywords(category: Category, spec: CategorySpec) -> None:
 
 
 def _first_installed(category: Category, spec: CategorySpec) -> list[str]:
-    """The keywords that an older version of the service installed, as the audit tells: what the first change of them
-    found, or what stands there now. Of a category that a member made, the code's own count as known."""
+    """Return the keywords that an older version of the service installed, from the audit: those before the first
+    change, or what stands there now. Of a category that a member made, the code's own count as known."""
     entries = AuditEntry.objects.filter(target_type="category", target_id=str(category.public_id)).order_by("number")
     for action, actor_id, before, after in entries.values_list("action", "actor_id", "before", "after"):
         if action == "category.create" and actor_id is not None:

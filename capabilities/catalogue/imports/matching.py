@@ -126,8 +126,8 @@ def tools_of_server(server_id: int) -> dict[str, Tool]:
     return found
 
 
-#: Content of a definition that its source says: description, schema of the arguments, what runs, and what a toolkit file
-#: says beside. Equal where they are the same.
+#: Content of a definition that its source says: description, schema of the arguments, what runs, and what a toolkit
+#: file says beside. Equal where they are the same.
 SourceContent = tuple[str, str, str, str]
 
 
@@ -170,8 +170,8 @@ def _content_of_version(version: ToolVersion) -> SourceContent:
 
 
 def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
-    """Every reading of the same source: a server, a document on the web by its address, a publication by its line, a
-    file by its title."""
+    """Return every reading of the same source: a server, a document on the web by its address, a publication by its
+    line, a file by its title."""
     readings = ToolImport.objects.filter(source=tool_import.source)
     if tool_import.server_id is not None:
         return readings.filter(server=tool_import.server_id)

@@ -21,7 +21,8 @@ def tool_name(text: str) -> str:
 
 
 def mcp_tool_name(server: str, tool: str) -> str:
-    """mcp__server__tool, so that two servers may have tools of the same name, and neither can imitate another tool."""
+    """Return mcp__server__tool, so that two servers may have tools of one name, and neither can imitate another
+    tool."""
     return tool_name(f"mcp__{_part(server)}__{_part(tool)}")
 
 

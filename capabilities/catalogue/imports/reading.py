@@ -1,4 +1,4 @@
-"""Makes rows of what a source offers: each definition checked, named, counted and compared, none of them in force."""
+"""Reading of a source into rows: each definition checked, named, counted and compared, none of them in force."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
 
 
 def _warn_of_size(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
-    """Say of which no model would be sent the definition. One query, none where no definition is large."""
+    """Warn of definitions so large that no model would be sent them. One query, none where no definition is large."""
     large = [row for row in rows if row.tokens > LEAST and row.status != ImportedStatus.REFUSED]
     layers = layers_for(tool_import.organisation_id) if large else ()
     category = tool_import.category.name if tool_import.category is not None else ""

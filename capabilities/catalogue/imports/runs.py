@@ -112,5 +112,5 @@ def sweep() -> None:
 
 
 def unrung(after: float) -> list[UUID]:
-    """Imports that no worker was called for in these last seconds; they count as called for from now on."""
+    """Return imports that no worker was called for in these last seconds; they count as called for from now on."""
     return claim_unrung(ToolImport, ImportStatus.QUEUED, after, order="deadline_at", at_once=AT_ONCE)

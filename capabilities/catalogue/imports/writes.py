@@ -424,7 +424,7 @@ def _checked_origin(content: Definition) -> str:
 
 
 def origin_of(url: str) -> str:
-    """https://api.example.org of an address, which may hold {arguments} in its path. Raises ChangeRefused."""
+    """Return https://api.example.org of an address, which may hold {arguments} in its path. Raises ChangeRefused."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].partition("?")[0].partition("#")[0]
     try:
@@ -707,7 +707,7 @@ def _match_again(tool_import: ToolImport) -> None:
 
 @configuration_write("import")
 def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
-    """Say that nobody decides on the rest: it stays on record, and can be accepted no more."""
+    """Close an import whose rest nobody decides on: it stays on record, and can be accepted no more."""
     waiting = ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED)
     _require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
     if ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED):

@@ -1,4 +1,4 @@
-"""Asks a server for its tools, with the credential that is meant for that. No rows are written."""
+"""Request to a server for its tools, with the credential that is meant for that. No rows are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads servers again: which are due, what changed at them, and what becomes of it. Never a silent update.
+"""Repeated reading of servers: which are due, what changed at them, and what follows. Never a silent update.
 
 A tool whose definition is another one now is kept back, with the new definition as a version that waits; one that is
 gone is kept back; new ones wait in an import. One worker reads a server at a time, by a conditional UPDATE.
@@ -218,7 +218,7 @@ def note_listing(
     reader: Membership | None = None,
     imports_new: bool = False,
 ) -> Changes | None:
-    """Put on record what a server said, and keep back each of its tools that is not what was accepted. None where the
+    """Put on record a server's listing, and keep back each of its tools that is not what was accepted. None where the
     server leads elsewhere by now: then nothing is written. `source` is what `source_of` made of the listing.
 
     `reader`: who had it read. `imports_new`: definitions that no tool has come from wait in an import from then on.

@@ -204,7 +204,7 @@ class CredentialList(APIView):
 class CredentialDetail(APIView):
     @extend_schema(operation_id="credentials_read", summary="One credential", responses=CredentialOut)
     def get(self, request: Request, credential: str) -> Response:
-        """Needs the right `catalogue` or `providers`."""
+        """Return one credential. Needs the right `catalogue` or `providers`."""
         reader(request)
         return Response(CredentialOut(credential_or_404(credential)).data)
 

@@ -436,7 +436,7 @@ def check_may_disconnect(secret: StoredSecret, *, actor: Membership) -> None:
 def store_secret(
     credential: StoredCredential, membership: Membership | None, values: Mapping[str, str], **fields: Any
 ) -> StoredSecret:
-    """The one row of the organisation, or of the member, with these values; what an older one said is gone.
+    """Store these values in the one row of the organisation, or of the member; those of an older one are gone.
 
     Called inside the transaction of a write.
     """

@@ -1,4 +1,5 @@
-"""Which web addresses are well formed, which IP addresses are public, and what an entry of the operator's list covers.
+"""Rules of addresses: which web addresses are well formed, which IP addresses are public, and what an entry of the
+operator's list covers.
 
 Pure: what is answered follows from what is given. Must not know the settings, nor the network.
 """
@@ -119,8 +120,9 @@ _PURPOSE = re.compile(rf"({'|'.join(Purpose)})(?:@([a-z0-9][a-z0-9-]*))?:(?!\d+\
 
 
 def allowed_host(entry: str) -> AllowedHost | None:
-    """`name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets), and each with
-    `tool:`, `mcp:` or `provider:`, or `tool@acme:` for one organisation, in front of it if wanted; else None."""
+    """Read an entry: `name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets),
+    and each with `tool:`, `mcp:` or `provider:`, or `tool@acme:` for one organisation, in front of it if wanted; else
+    None."""
     found = _PURPOSE.fullmatch(entry.strip().lower())
     if found is None:
         return _host_entry(entry)

@@ -25,7 +25,7 @@ def doubt_after(method: str, status: int) -> str:
 
 
 class EgressError(Exception):
-    """Nothing came back from the network. The message is one sentence for the reader, and for the model."""
+    """Error where nothing came back from the network. The message is one sentence for the reader, and for the model."""
 
     #: True where some host had answered with a redirect: then the message may name what that one chose.
     is_after_redirect = False

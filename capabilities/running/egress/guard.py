@@ -120,7 +120,7 @@ def is_listed(url: str, purposes: Collection[Purpose] = (Purpose.TOOL, Purpose.M
 
 
 class GuardedBackend(httpcore2.SyncBackend):
-    """Resolves a name once, checks every address it leads to, and connects to a checked address itself.
+    """Backend that resolves a name once, checks every address it leads to, and connects to a checked address itself.
 
     There is no second look-up that a rebinding name server could answer differently.
     """

@@ -13,7 +13,7 @@ from capabilities.running.kinds.checks import Check
 
 
 class Runner(Protocol):
-    """Runs one call of a tool.
+    """Function that runs one call of a tool.
 
     `spec` is the tool with its envelope in force, `version` the row of the same version, of which columns that the spec
     does not have are read when they are asked for, `credential` what signs the call.

@@ -14,8 +14,9 @@ from capabilities.running.registry import BuiltinTool, registry
 
 
 def effective_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> Effective:
-    """With a tool of this service: as its function gets them, without what is left out and nothing then. With one from
-    outside: as its schema says, and which of them nobody here knows. No query."""
+    """Return the arguments as they take effect. With a tool of this service: as its function gets them, without what is
+    left out and nothing then. With one from outside: as its schema says, and which of them nobody here knows. No
+    query."""
     tool = registry.tools.get(spec.name) if spec.kind == BUILTIN else None
     if tool is None or tool.parameters_text != spec.parameters_text:
         return effective_for(spec.parameters_text, arguments)

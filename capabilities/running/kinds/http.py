@@ -1,4 +1,4 @@
-"""Runs tools that are one HTTP request: builds it, sends it by the way out, and reads the answer for the model.
+"""Runner of tools that are one HTTP request: builds it, sends it by the way out, and reads the answer for the model.
 
 What a request is made of is in `capabilities.contract.http_tool`, where it may go in `capabilities.running.egress`.
 """
@@ -191,7 +191,8 @@ def _file_name(answer: Fetched, kind: str) -> str:
 
 
 def _failure(answer: Fetched, credential: Credential, context: ToolContext, until: float) -> str:
-    """One sentence: the status, when to try again, and the beginning of what the far side says of it."""
+    """Return a failure in a sentence: the status, when to try again, and the beginning of the far side's words on
+    it."""
     try:
         status = f"{answer.status} {HTTPStatus(answer.status).phrase}"
     except ValueError:

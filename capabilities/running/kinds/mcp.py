@@ -1,4 +1,4 @@
-"""Runs tools of MCP servers: how a call of ours becomes one of theirs, and what its answer becomes here.
+"""Runner of tools of MCP servers: turns a call of ours into one of a server, and its answer into a result.
 
 A call that has to wait (a form, an address to open, a long task) leaves its state behind, as JSON, and holds nothing
 open: it goes on from there, in whatever process.

@@ -1,4 +1,4 @@
-"""Runs tools that are Python of the organisation's own, in the sandbox.
+"""Runner of tools that are Python of the organisation's own, in the sandbox.
 
 What the code can reach is in `capabilities.running.sandbox`; this puts the call's time, credential and context to it.
 """

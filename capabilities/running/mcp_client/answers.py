@@ -22,7 +22,7 @@ class ListedTool:
 
 @dataclass(frozen=True)
 class Listing:
-    """A server's list of tools, and what it says of itself."""
+    """A server's list of tools, and its description of itself."""
 
     tools: tuple[ListedTool, ...]
     #: Version of the protocol that was spoken, such as 2026-07-28.
@@ -42,7 +42,7 @@ class Listing:
 
     @property
     def tells_changes(self) -> bool:
-        """True where the server says that it tells of changes to its list."""
+        """True where the server says that it announces changes to its list."""
         tools = self.capabilities.get("tools")
         return isinstance(tools, Mapping) and tools.get("listChanged") is True
 

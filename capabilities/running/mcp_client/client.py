@@ -26,7 +26,7 @@ CLOSE_SECONDS = 8.0
 def list_tools(
     address: ServerAddress, *, timeout: float = LIST_SECONDS, stopped: threading.Event | None = None
 ) -> Listing:
-    """The server's tools, all pages of them, and what it says of itself, asked anew."""
+    """Return the server's tools, all pages of them, and its description of itself, asked anew."""
     from capabilities.running.mcp_client import exchanges  # noqa: PLC0415 -- leaf
 
     return background.run(exchanges.list_tools(address, seconds=timeout), seconds=timeout, stopped=stopped)
@@ -104,7 +104,7 @@ class Watch:
 
     @property
     def is_on(self) -> bool:
-        """True while it listens; a server that tells no changes is not listened to for long."""
+        """True while it listens; a server that announces no changes is not listened to for long."""
         return not self._future.done()
 
     def stop(self) -> None:

@@ -291,7 +291,7 @@ async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
 
 
 class _NotTold(Exception):
-    """Server that does not tell changes."""
+    """Server that does not announce changes."""
 
 
 class _WentIdle(Exception):

@@ -33,8 +33,9 @@ from capabilities.running.mcp_client.background import THREAD
 
 
 class _NotOfServers(logging.Filter):
-    """Lets nothing through that the SDK says in the thread that speaks to servers: what a server sends wrong, it logs
-    with a traceback and with the text, and here it is a sentence for who asked. Other threads log as they did."""
+    """Filter that lets nothing through that the SDK says in the thread that speaks to servers: what a server sends
+    wrong, it logs with a traceback and with the text, and here it is a sentence for who asked. Other threads log as
+    they did."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.threadName != THREAD or record.levelno >= logging.CRITICAL

@@ -1,4 +1,5 @@
-"""Puts the credential on requests, last, and looks at answers before anybody reads them."""
+"""Part of the HTTP client that puts the credential on requests, last, and looks at answers before anybody reads
+them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
 
 
 class CredentialAuth(httpx2.Auth):
-    """Adds the credential to every request to one of its origins, behind everything else, and to no other."""
+    """Signer that adds the credential to every request to one of its origins, behind everything else, and to no
+    other."""
 
     def __init__(self, credential: Credential) -> None:
         self.credential = credential

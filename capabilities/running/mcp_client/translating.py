@@ -1,4 +1,4 @@
-"""Turns what the SDK and the network raise into this room's errors, one sentence each."""
+"""Translation of what the SDK and the network raise into this room's errors, one sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends one notification to each browser of a member, encrypted for it, by the guarded client."""
+"""Sending of one notification to each browser of a member, encrypted for it, by the guarded client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which browsers of a member show notifications: added by the browser itself, removed by the member."""
+"""Browsers of a member that show notifications: added by the browser itself, removed by the member."""
 
 from __future__ import annotations
 

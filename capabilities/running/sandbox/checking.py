@@ -31,7 +31,7 @@ def check_python(
     parameters: Mapping[str, Any] | None,
     organisation_id: int,
 ) -> list[Problem]:
-    """Everything that keeps this code from being a tool of these parameters, by line; empty where it can be one.
+    """Return everything that keeps this code from being a tool of these parameters, by line; empty where it can be one.
 
     `helpers` are the modules that it may import: name -> code. With `parameters` None it is a helper module itself, and
     needs no `run`. Problems that do not block (`blocks`) are doubts of the type check. Raises ConfinedError where there
@@ -127,7 +127,7 @@ def _loaded_in_full(code: str, helpers: Mapping[str, str], organisation_id: int)
 
 
 def _of_imports(facts: Mapping[str, Any], helpers: Mapping[str, str]) -> Iterator[Problem]:
-    """Modules that CPython's own library does not have, and names that nothing gives a value."""
+    """Yield problems for modules that CPython's own library does not have, and for names that nothing gives a value."""
     for one in facts["imports"]:
         module = one.get("module") or one["name"]
         first = module.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Starts bubblewrap: never as root of the machine, and behind everything else that wants the processor.
+"""Start of bubblewrap: never as root of the machine, and behind everything else that wants the processor.
 
 A service that runs as root starts each sandbox as a user of the organisation's own. Files that this user cannot reach
 (a Python below /root, a workspace) are shown to the sandbox alone, at a mount point that everybody may pass through.

@@ -1,4 +1,5 @@
-"""Runs shell commands of an organisation in namespaces of their own: its workspace, and the machine's programs to read.
+"""Runner of shell commands of an organisation, in namespaces of their own: its workspace, and the machine's programs to
+read.
 
 No network, no other file, no environment, no capability, no process of the machine. The kernel bounds how many
 processes there are: it counts them for a user, and never for root. So a service that runs as root starts the sandbox as
@@ -204,7 +205,7 @@ def _give_below(folder: int, user: int, depth: int, bounds: _Bounds) -> None:
 
 
 def _tasks_of(user: int) -> int:
-    """Processes and threads of the user now: the kernel counts these as well."""
+    """Count the processes and threads of the user now: the kernel counts these as well."""
     count = 0
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -270,13 +271,13 @@ def _watch(process: subprocess.Popen[bytes], output: int, workspace: Path, bound
 
 
 def _disk_left(workspace: Path) -> int:
-    """Bytes that can still be written where the workspace is."""
+    """Return the bytes that can still be written where the workspace is."""
     found = os.statvfs(workspace)
     return found.f_bavail * found.f_frsize
 
 
 def _memory_of(pid: int) -> int:
-    """Bytes that this process and those below it hold in memory together."""
+    """Return the bytes that this process and those below it hold in memory together."""
     children: dict[int, list[int]] = {}
     held: dict[int, int] = {}
     for name in os.listdir("/proc"):

@@ -41,7 +41,7 @@ class HostError(Exception):
 
 
 class Http(Protocol):
-    """Asks the web for the code. `timeout` is what is left of the run. Raises HostError."""
+    """Function that asks the web for the code. `timeout` is what is left of the run. Raises HostError."""
 
     def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float

@@ -179,7 +179,8 @@ class ShownService:
 
 
 def shown_services(source: Registry = registry, *, only: str | None = None) -> list[ShownService]:
-    """Every service that tools need, by title, and those set up once that no tool needs any more. Three queries."""
+    """Return every service that tools need, by title, and those set up once that no tool needs any more. Three
+    queries."""
     rows = ServiceSetting.objects.defer("values_json").annotate(stored=Cast("values_json", TextField()))
     tools = Tool.objects.exclude(service="").values_list("service")
     if only is not None:
@@ -243,7 +244,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     """Set a service up. An empty secret keeps the stored one; any other empty value clears its field.
 
     Raises ChangeRefused for what is no field of it, and for a stored secret that would go to another host than it was
-    entered for. The audit row tells which fields changed, and of secrets nothing else.
+    entered for. The audit row names the fields that changed, and of secrets nothing else.
     """
     require(actor, Right.CATALOGUE)
     _check_values(spec, values)

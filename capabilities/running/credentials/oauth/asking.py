@@ -20,7 +20,7 @@ TOO_MANY = "Several accounts are being connected just now: try again in a moment
 
 
 class OAuthRefused(Exception):
-    """A sign-in cannot go on, or a token cannot be had. The message is one sentence for the reader.
+    """Reason why a sign-in cannot go on, or a token cannot be got. The message is one sentence for the reader.
 
     `code` is the far side's own word for it (RFC 6749, 5.2), empty where it said none; `is_lasting` whether asking
     again would not help.

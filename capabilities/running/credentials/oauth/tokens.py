@@ -61,7 +61,7 @@ def exchange_code(credential: StoredCredential, code: str, *, verifier: str, red
 
 
 def refreshed(credential: StoredCredential, refresh_token: str, scopes: Sequence[str], *, seconds: float) -> Tokens:
-    """New tokens for a refresh token, which may be another one from now on. Raises OAuthRefused; its code is
+    """Return new tokens for a refresh token, which may be another one from now on. Raises OAuthRefused; its code is
     `invalid_grant` where only signing in again helps."""
     found = _asked(credential, {"grant_type": "refresh_token", "refresh_token": refresh_token}, seconds=seconds)
     return Tokens(

@@ -1,4 +1,4 @@
-"""Runs a tool's code in CPython, and answers what it asks of the service."""
+"""Runner of a tool's code in CPython: it answers what it asks of the service."""
 
 from __future__ import annotations
 

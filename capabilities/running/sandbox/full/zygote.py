@@ -1,4 +1,4 @@
-"""Runs inside of the sandbox: waits for calls of one organisation, and forks a process for each.
+"""Zygote, which runs inside of the sandbox: it waits for calls of one organisation, and forks a process for each.
 
 Started by bubblewrap with `python -I -S`, in namespaces of its own (users, processes, network, mounts, names) where
 nothing is but Python's own library, read-only. Each call gets, before a line of its code is read: a process and a
@@ -295,7 +295,7 @@ def described(error: BaseException) -> dict[str, Any]:
 
 
 class Helpers:
-    """Finds the organisation's helper modules before Python's own."""
+    """Finder of the organisation's helper modules before Python's own."""
 
     def __init__(self, code: dict[str, str], functions: dict[str, Any]) -> None:
         self._code = code
