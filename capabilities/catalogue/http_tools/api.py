@@ -165,8 +165,8 @@ class HttpToolPreview(APIView):
         responses=HttpPreviewOut,
     )
     def post(self, request: Request) -> Response:
-        """Return the definition with its tokens, and the request of a call. Nothing is saved or sent. Refused as saving
-        would be."""
+        """Return the definition with its tokens, and the request of a call. Saves and sends nothing; refused as saving
+        is."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(HttpPreviewIn, request)
         sample = body.get("sample")

@@ -57,8 +57,7 @@ def http_tool_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def http_tool_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Change a tool, as `http_tool_create`. The form begins with the version in force, or with the newest where none
-    is."""
+    """Change a tool, as `http_tool_create`. The form begins with the version in force, else with the newest."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = http_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])

@@ -21,8 +21,7 @@ def tool_name(text: str) -> str:
 
 
 def mcp_tool_name(server: str, tool: str) -> str:
-    """Return mcp__server__tool, so that two servers may have tools of one name, and neither can imitate another
-    tool."""
+    """Return mcp__server__tool, so that two servers may have tools of one name, and neither can imitate the other."""
     return tool_name(f"mcp__{_part(server)}__{_part(tool)}")
 
 

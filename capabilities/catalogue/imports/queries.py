@@ -208,8 +208,7 @@ def may_decide(member: Membership, tool_import: ToolImport, rows: Iterable[Impor
 
 
 def decides_in(member: Membership, tool_import: ToolImport) -> bool:
-    """Return whether the member may decide on any definition of the import. One query for who does not on the
-    import."""
+    """Return whether the member may decide on some definition of the import. One query unless on the import itself."""
     if may_decide(member, tool_import):
         return True
     own = member.reach(Right.CATALOGUE).categories

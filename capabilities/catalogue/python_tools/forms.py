@@ -142,8 +142,7 @@ class PythonToolForm(forms.Form):
 
 
 def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
-    """Return the values that the editor begins with; `modules` are versions of modules that replace those it
-    imports."""
+    """Return the values that the editor begins with; `modules`: versions of modules in place of those it imports."""
     if version is None:
         return {
             "parameters": json.dumps(SCHEMA, indent=2),

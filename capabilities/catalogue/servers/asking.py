@@ -49,8 +49,7 @@ def reader_of(server: McpServer) -> Membership | None:
 
 
 def address_for(server: McpServer, reader: Membership | None) -> ServerAddress:
-    """Return the server's address, with the credential of the organisation or the reader's own. Raises
-    ServerNotRead."""
+    """Return the server's address, with the organisation's credential or the reader's own. Raises ServerNotRead."""
     try:
         return address_of(server, _credential(server, reader))
     except LinkNeeded as needed:

@@ -150,8 +150,7 @@ _COUNTS = "_catalogue_counts"
 
 
 def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
-    """Count tools of servers kept back, imports of servers that wait, and tools a model's provider refuses. One
-    query."""
+    """Count tools of servers kept back, imports of servers waiting, and tools that providers refuse. One query."""
     own = {"organisation": OuterRef("pk")}
     kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
     imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, server__isnull=False, **own)

@@ -413,8 +413,7 @@ def _reason_of(tool: Tool, reason: str) -> str:
 
 
 def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> None:
-    """Keep back the tools of a server that calls itself by another name: nothing of it is used before somebody
-    looked."""
+    """Keep back the tools of a server that calls itself by another name: none is used before somebody looked."""
     now = str(info.get("name") or "nothing")
     reason = storable(f"Its server calls itself {now[:100]} now, and was {was[:100]}.", MAX_QUARANTINE)
     free = Tool.objects.filter(server=server, quarantine__in=("", GONE)).exclude(current_version=None)

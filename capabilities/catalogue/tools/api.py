@@ -238,8 +238,7 @@ class ToolRefusals(APIView):
         responses=paged(ToolRefusalOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """List the models whose provider refused the definition in force: it is not sent to them, and turns go on
-        without it."""
+        """List the models whose provider refused the definition in force: turns with them go on without the tool."""
         api_member(request)
         only_parameters(request, "cursor", "limit")
         tool = get_object_or_404(Tool, name=name)

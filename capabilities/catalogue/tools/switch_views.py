@@ -25,8 +25,7 @@ from toolhub.tenants.pages import signed_in
 @require_POST
 @signed_in
 def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Switch one tool; htmx gets the switch back, or what others lose in its place. With `now` nobody is asked
-    first."""
+    """Switch one tool; htmx gets the switch back, or what others lose. With `now` nobody is asked first."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])

@@ -144,8 +144,7 @@ class ToolVersionDifference(APIView):
         operation_id="tool_versions_compare", summary="What differs between two versions", responses=DifferenceOut
     )
     def get(self, request: Request, name: str, number: int, other: int) -> Response:
-        """Return the difference from first to second: words, schema (compatible or breaking), code line by line,
-        knobs."""
+        """Return the difference from first to second: words, schema (compatible or breaking), lines of code, knobs."""
         member = api_member(request)
         first, second = version_or_404(name, number), version_or_404(name, other)
         found = difference_between(first, second, with_code=may_read_code(member, first.tool.category.name))

@@ -215,8 +215,7 @@ class CredentialDetail(APIView):
         responses=CredentialOut,
     )
     def patch(self, request: Request, credential: str) -> Response:
-        """Change the given fields. With another address, give the secret again; members connect their accounts
-        again."""
+        """Change the given fields. With another address, give the secret again; members connect again."""
         member = manager(request)
         row = credential_or_404(credential)
         body = checked_part(CredentialPart, request)

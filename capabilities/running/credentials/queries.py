@@ -99,8 +99,7 @@ def accounts_page(credential: StoredCredential, *, after: str = "", before: str 
 
 
 def own_accounts(member: Membership) -> QuerySet[StoredCredential]:
-    """Return credentials to connect own accounts to; `own` of each lists the member's secret, or nothing. Two
-    queries."""
+    """Return credentials to connect own accounts to; `own` of each lists the member's secret, if any. Two queries."""
     own = StoredSecret.objects.filter(membership=member).defer("values_json")
     rows = StoredCredential.objects.filter(scope=CredentialScope.MEMBER).defer("client_secret")
     return rows.prefetch_related(Prefetch("secrets", own, to_attr="own"))

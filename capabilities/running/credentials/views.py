@@ -309,8 +309,7 @@ def own_addresses(request: HttpRequest) -> OwnAddresses:
 
 
 def _begin(request: MemberRequest, row: StoredCredential, member: Membership, return_to: str) -> HttpResponse:
-    """Show the page from which the member goes on to sign in: a form cannot send the browser to another host by
-    itself."""
+    """Show the page from which the member goes on to sign in: a form cannot send the browser to another host."""
     context: dict[str, Any] = {"credential": row, "back": return_to}
     try:
         departure: Departure | None = begin_sign_in(

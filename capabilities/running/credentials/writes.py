@@ -199,8 +199,7 @@ def as_it_is(credential: StoredCredential) -> StoredCredential:
 
 
 def moves(before: CredentialContent, after: CredentialContent) -> bool:
-    """Return whether secrets that are stored for the one would go elsewhere with the other, or mean another client
-    there.
+    """Return whether secrets that are stored for the one would go elsewhere with the other, or to another client.
 
     An origin that is taken away moves nothing.
     """

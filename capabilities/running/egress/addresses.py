@@ -174,7 +174,6 @@ def check_url(url: str) -> httpx2.URL:
 
 
 def check_characters(url: str) -> None:
-    """Raise EgressRefused for characters that parsers of addresses read differently: guard and client would
-    disagree."""
+    """Raise EgressRefused for characters that parsers read differently, so that guard and client would disagree."""
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in url):
         raise EgressRefused("The address has a space, a control character or a backslash in it; encode it with %.")

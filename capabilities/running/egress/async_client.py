@@ -76,8 +76,7 @@ def guarded_async_client(
 
 
 class AsyncGuardedBackend(httpcore2.AnyIOBackend):
-    """Async form of GuardedBackend: a name is looked up once, every address checked, and the connection made to a
-    checked one."""
+    """Async form of GuardedBackend: looks a name up once, checks every address, and connects to a checked one."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -111,8 +110,7 @@ class AsyncGuardedBackend(httpcore2.AnyIOBackend):
 
 
 async def _resolve(host: str, port: int, timeout: float | None) -> list[str]:
-    """Resolve a name as `resolve` does, in a thread of its own: names that nobody answers for hold up no other's
-    look-up."""
+    """Resolve as `resolve` does, in a thread of its own: names that nobody answers for hold up no other's look-up."""
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[str]] = loop.create_future()
 

@@ -105,8 +105,7 @@ def warn_of_open_hosts() -> None:
 
 
 def is_listed(url: str, purposes: Collection[Purpose] = (Purpose.TOOL, Purpose.MCP)) -> bool:
-    """Return whether the operator's list names the host of this address, by name or as an IP address. Without a
-    look-up.
+    """Return whether the operator's list names this address's host, by name or as an IP address. Without a look-up.
 
     Raises EgressRefused for what is no web address.
     """

@@ -15,8 +15,7 @@ USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address as origins are compared: `https://api.example.org`,
-    `http://host:8080`.
+    """Return an address's origin, as origins are compared: `https://api.example.org`, `http://host:8080`.
 
     The usual port of a scheme is left out, and so is the dot that may end a name. Raises EgressRefused for what is no
     plain http or https address.

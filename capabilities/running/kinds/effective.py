@@ -25,8 +25,7 @@ def effective_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> Effecti
 
 
 def _is_nothing(value: Any) -> bool:
-    """Return whether an argument that is left out is nothing then: no value, or an empty one. False and 0 are
-    values."""
+    """Return whether an argument left out is nothing then: no value, or an empty one. False and 0 are values."""
     return value is None or value in ("", [], {})
 
 

@@ -191,8 +191,7 @@ def _file_name(answer: Fetched, kind: str) -> str:
 
 
 def _failure(answer: Fetched, credential: Credential, context: ToolContext, until: float) -> str:
-    """Return a failure in a sentence: the status, when to try again, and the beginning of the far side's words on
-    it."""
+    """Return one sentence: the status, when to try again, and the beginning of the far side's words on it."""
     try:
         status = f"{answer.status} {HTTPStatus(answer.status).phrase}"
     except ValueError:

@@ -206,8 +206,7 @@ class _Call:
         return self._checked(answer.result)
 
     def _answers_so_far(self) -> dict[str, Any]:
-        """Return the answers given so far: within a session a call is made again from its beginning, and asked them
-        again."""
+        """Return the answers so far: within a session a call is made again from its beginning, and asks them again."""
         resumed = self.context.resumed
         state = json.loads(resumed.state) if resumed is not None and resumed.state else {}
         if state.get("kind") != "session questions" or resumed is None:

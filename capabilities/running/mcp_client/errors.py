@@ -37,8 +37,7 @@ class ServerLost(McpError):
 
 
 class NotAuthorised(McpError):
-    """Refusal of a credential. `status` is 401 or 403; `challenge` is the WWW-Authenticate header as it came, or
-    empty."""
+    """Refusal of a credential. `status` is 401 or 403; `challenge` the WWW-Authenticate header as it came, or empty."""
 
     def __init__(self, message: str, *, status: int, challenge: str) -> None:
         super().__init__(message)

@@ -118,8 +118,7 @@ class Conversation(ClientSession):
             await negotiate_auto(self)
 
     async def initialize(self) -> types.InitializeResult:
-        """Initialize as the SDK does, which always offers the newest version, and words an unknown one in its own
-        way."""
+        """Initialize as the SDK does, which always offers the newest version, and words an unknown one differently."""
         offered = self.pinned or LEGACY
         params = types.InitializeRequestParams(
             protocol_version=offered, capabilities=self._build_capabilities(offered), client_info=CLIENT

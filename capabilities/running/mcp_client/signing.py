@@ -1,5 +1,4 @@
-"""Part of the HTTP client that puts the credential on requests, last, and looks at answers before anybody reads
-them."""
+"""Authentication that puts the credential on requests, last, and looks at answers before anybody reads them."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
 
 
 class CredentialAuth(httpx2.Auth):
-    """Signer that adds the credential to every request to one of its origins, behind everything else, and to no
-    other."""
+    """Signer that adds the credential to requests to its origins, behind everything else, and to no other request."""
 
     def __init__(self, credential: Credential) -> None:
         self.credential = credential

@@ -179,8 +179,7 @@ class ShownService:
 
 
 def shown_services(source: Registry = registry, *, only: str | None = None) -> list[ShownService]:
-    """Return every service that tools need, by title, and those set up once that no tool needs any more. Three
-    queries."""
+    """Return every service that tools need, by title, and those set up that no tool needs any more. Three queries."""
     rows = ServiceSetting.objects.defer("values_json").annotate(stored=Cast("values_json", TextField()))
     tools = Tool.objects.exclude(service="").values_list("service")
     if only is not None:
@@ -322,8 +321,7 @@ def binding_fields(spec: ServiceSpec) -> list[ServiceField]:
 
 
 def _place(value: str) -> tuple[str, str]:
-    """Return where a value leads: scheme and host of an address, else the whole value (such as a mail server's
-    name)."""
+    """Return where a value leads: scheme and host of an address, else the whole value (such as a mail server)."""
     try:
         parts = urlsplit(value.strip().lower())
     except ValueError:
