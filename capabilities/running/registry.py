@@ -20,10 +20,10 @@ from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.trust import ALLOW, InUntrusted
 from capabilities.contract.wire import TOOL_NAME, canonical_json
 
-#: What may follow a crash between a call's start and its result. `retry`: the tool only reads, or repeating it does no
+#: Rule for a crash between a call's start and its result. `retry`: the tool only reads, or repeating it does no
 #: harm. `retry_with_key`: the far side drops a repeat that carries the same key. `never`: the outcome is unknown.
 OnCrash = Literal["retry", "retry_with_key", "never"]
-#: What a call can change: nothing, rows or files of this organisation, or something outside.
+#: Things that a call can change: nothing, rows or files of this organisation, or something outside.
 Effect = Literal["read", "write", "external"]
 
 ToolFunction = Callable[..., Any]
@@ -50,7 +50,7 @@ class ServiceField:
     default: str = ""
     is_secret: bool = False
     is_required: bool = True
-    #: Whether it says where, or how safely, secrets are sent: with another value they have to be typed again.
+    #: True where it says where, or how safely, secrets are sent: with another value they have to be typed again.
     binds_secrets: bool = True
 
 
@@ -81,13 +81,13 @@ class ServiceSpec:
 
     @property
     def works_unset(self) -> bool:
-        """Whether the defaults alone are enough."""
+        """True where the defaults alone are enough."""
         return self.is_available and not self.missing({})
 
 
 @dataclass(frozen=True)
 class BuiltinTool:
-    """One built-in tool: what the model is told of it, and the function that runs."""
+    """One built-in tool: what the model reads of it, and the function that runs."""
 
     name: str
     category: str
@@ -101,10 +101,10 @@ class BuiltinTool:
     human_format: str
     #: Name of the service that it needs, or empty.
     service: str = ""
-    #: What the model is told of arguments that do not fit, in place of what is wrong with them.
+    #: Text that the model reads on arguments that do not fit, in place of what is wrong with them.
     complaint: str = ""
-    #: Whether its result is text that somebody outside the organisation wrote, and what becomes of its call where such
-    #: text is in the conversation.
+    #: True where its result is text that somebody outside the organisation wrote; and the rule for its call where
+    #: such text is in the conversation.
     untrusted: bool = False
     in_untrusted: InUntrusted = ALLOW
     #: Values of single arguments with which a call only reads, whatever others do: {"action": ("list",)}.
@@ -117,12 +117,12 @@ class BuiltinTool:
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """What the arguments that a call may leave out are then, where that says something."""
+        """Defaults of the arguments that a call may leave out, where they say something."""
         fields = self.arguments.model_fields.items()
         return {name: field.default for name, field in fields if not field.is_required() and field.default}
 
     def only_reads(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether the tool says of a call with these arguments that it changes nothing."""
+        """Return whether the tool says of a call with these arguments that it changes nothing."""
         return any(arguments.get(name) in reads for name, reads in self.reads_with.items())
 
     def call(self, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
@@ -179,7 +179,7 @@ class Registry:
 
 
 def _place(function: ToolFunction) -> tuple[str, str]:
-    """Where the code of a function is: the same one again, when its module is loaded a second time."""
+    """Return where the code of a function is: the same place again, when its module is loaded a second time."""
     return function.__module__, function.__qualname__
 
 

@@ -60,7 +60,7 @@ class CategoryList(APIView):
         responses=paged(CategoryOut),
     )
     def get(self, request: Request) -> Response:
-        """The catalogue's categories, by name."""
+        """List the catalogue's categories, by name."""
         api_member(request)
         return Response(page(request, Category.objects.all(), "name", lambda row: CategoryOut(row).data))
 
@@ -68,7 +68,7 @@ class CategoryList(APIView):
         operation_id="categories_create", summary="Add a category", request=CategoryIn, responses={201: CategoryOut}
     )
     def post(self, request: Request) -> Response:
-        """Needs the right `catalogue`."""
+        """Add a category. Needs the right `catalogue`."""
         member = api_member(request, right=Right.CATALOGUE)
         body = checked(CategoryIn, request)
         name = body.pop("name")
@@ -80,7 +80,7 @@ class CategoryList(APIView):
 class CategoryDetail(APIView):
     @extend_schema(operation_id="categories_read", summary="One category", responses=CategoryOut)
     def get(self, request: Request, name: str) -> Response:
-        """Its words, and whether it is core."""
+        """Return the category's words, and whether it is core."""
         api_member(request)
         return Response(CategoryOut(get_object_or_404(Category, name=name)).data)
 
@@ -88,7 +88,7 @@ class CategoryDetail(APIView):
         operation_id="categories_update", summary="Change a category", request=CategoryPart, responses=CategoryOut
     )
     def patch(self, request: Request, name: str) -> Response:
-        """What is left out stays. A right limited to the category is enough for all but `is_core`."""
+        """Change the given fields. A right limited to the category is enough for all but `is_core`."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         category = get_object_or_404(Category, name=name)
         fields = ("title", "description", "keywords", "is_core")
@@ -98,7 +98,7 @@ class CategoryDetail(APIView):
 
     @extend_schema(operation_id="categories_delete", summary="Remove a category", responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """With the rules and grants on it. Refused (409 `in_use`) while tools are in it."""
+        """Remove the category with the rules and grants on it. Refused (409 `in_use`) while tools are in it."""
         member = api_member(request, right=Right.CATALOGUE)
         category = get_object_or_404(Category, name=name)
         with refusals():

@@ -16,7 +16,7 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 class CategoryNumbers:
     total: int
     core: int
-    #: Of the core categories' tools that are on.
+    #: Tokens of the core categories' tools that are on.
     core_tokens: int
 
 
@@ -25,8 +25,8 @@ def categories() -> Sequence[Category]:
 
 
 def categories_page(*, q: str = "", after: str = "", before: str = "") -> Page[Category]:
-    """With how many tools each has, how many are on, and the tokens of these. `q`: part of title, name or keywords. One
-    query."""
+    """Return one page of categories with the number of tools, of those that are on, and their tokens. `q`: part of
+    title, name or keywords. One query."""
     on = Q(tools__is_enabled=True)
     found = Q(title__icontains=q) | Q(name__icontains=q) | Q(keywords__icontains=q) if q else Q()
     rows = Category.objects.filter(found).annotate(
@@ -38,7 +38,7 @@ def categories_page(*, q: str = "", after: str = "", before: str = "") -> Page[C
 
 
 def category_numbers() -> CategoryNumbers:
-    """Two queries."""
+    """Count the categories, the core ones, and the tokens of the tools of these that are on. Two queries."""
     counted = Category.objects.aggregate(total=Count("pk"), core=Count("pk", filter=Q(is_core=True)))
     sent = Tool.objects.filter(is_enabled=True, category__is_core=True).aggregate(
         tokens=Sum("current_version__tokens", default=0)
@@ -54,5 +54,5 @@ def category_or_404(name: str) -> Category:
 
 
 def category_names() -> list[tuple[str, str]]:
-    """(name, title) of the organisation's categories, by title. One query."""
+    """Return (name, title) of the organisation's categories, by title. One query."""
     return list(Category.objects.order_by("title", "name").values_list("name", "title"))

@@ -24,7 +24,7 @@ MAX_KEYWORD = 60
 
 @dataclass(frozen=True)
 class CategoryContent:
-    """What a category's form says; its name is given once."""
+    """Content of a category's form; its name is given once."""
 
     title: str
     description: str = ""
@@ -34,7 +34,8 @@ class CategoryContent:
 
 @configuration_write()
 def create_category(name: str, content: CategoryContent, *, actor: Membership) -> Category:
-    """Without a name it is made from the title. Raises ChangeRefused for a name in use, or one that cannot be."""
+    """Create a category. Without a name it is made from the title. Raises ChangeRefused for a name in use, or one that
+    cannot be."""
     require(actor, Right.CATALOGUE)
     name = name or free_short_name(Category.objects.all(), "name", content.title, separator="_")
     if not CATEGORY_NAME.match(name) or name in RESERVED:
@@ -49,7 +50,8 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
 
 @configuration_write()
 def update_category(category: Category, content: CategoryContent, *, actor: Membership) -> Category:
-    """A right limited to the category is enough for its words; whether it is core is for the whole right."""
+    """Change a category. A right limited to the category is enough for its words; whether it is core is for the whole
+    right."""
     require(actor, Right.CATALOGUE, [category.name] if content.is_core == category.is_core else [])
     before = _told(category)
     _write(category, content)
@@ -123,7 +125,7 @@ def _install(organisation: Organisation, spec: CategorySpec) -> Category:
 
 
 def _bring_keywords(category: Category, spec: CategorySpec) -> None:
-    """Between what was installed and what the code has now, make the same changes to what the category has."""
+    """Make the changes to the category's keywords that the code made since they were installed."""
     installed = category.installed_keywords
     if installed is None:
         installed = _first_installed(category, spec)
@@ -141,8 +143,8 @@ def _bring_keywords(category: Category, spec: CategorySpec) -> None:
 
 
 def _first_installed(category: Category, spec: CategorySpec) -> list[str]:
-    """The keywords that an older version of the service installed, as the audit tells: what the first change of them
-    found, or what stands there now. Of a category that a member made, the code's own count as known."""
+    """Return the keywords that an older version of the service installed, from the audit: those before the first
+    change, or what stands there now. Of a category that a member made, the code's own count as known."""
     entries = AuditEntry.objects.filter(target_type="category", target_id=str(category.public_id)).order_by("number")
     for action, actor_id, before, after in entries.values_list("action", "actor_id", "before", "after"):
         if action == "category.create" and actor_id is not None:
@@ -153,7 +155,7 @@ def _first_installed(category: Category, spec: CategorySpec) -> list[str]:
 
 
 def clean_keywords(words: Iterable[str]) -> list[str]:
-    """Without white space around and in between, empty ones and repeats; case does not count."""
+    """Return the words without white space around and in between, empty ones and repeats; case does not count."""
     found = {" ".join(word.split()).casefold(): " ".join(word.split()) for word in words}
     return [word for word in found.values() if word]
 

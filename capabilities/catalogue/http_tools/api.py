@@ -132,7 +132,7 @@ def _content(name: str, body: dict[str, Any]) -> HttpToolContent:
 
 
 def _out(tool: Tool) -> Response:
-    """Three queries at most."""
+    """Return the answer with the tool. Three queries at most."""
     tool.content = stored_content(tool)  # type: ignore[attr-defined]
     tool.waiting = waiting_version(tool)  # type: ignore[attr-defined]
     return Response(HttpToolOut(tool).data)
@@ -146,8 +146,8 @@ class HttpToolList(APIView):
         responses={201: HttpToolOut},
     )
     def post(self, request: Request) -> Response:
-        """Needs the right `catalogue` for its category. It is in force at once for who has the right `approve_code` for
-        it, and waits for somebody who has it otherwise."""
+        """Add the tool. Needs the right `catalogue` for its category. It is in force at once for who has the right
+        `approve_code` for it, and waits for somebody who has it otherwise."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(NewHttpToolIn, request)
         with refusals():
@@ -165,8 +165,8 @@ class HttpToolPreview(APIView):
         responses=HttpPreviewOut,
     )
     def post(self, request: Request) -> Response:
-        """The definition with its tokens, and the request of a call. Nothing is saved, and nothing is sent. Refused as
-        saving it would be."""
+        """Return the definition with its tokens, and the request of a call. Saves and sends nothing; refused as saving
+        is."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(HttpPreviewIn, request)
         sample = body.get("sample")
@@ -179,7 +179,7 @@ class HttpToolPreview(APIView):
 class HttpToolDetail(APIView):
     @extend_schema(operation_id="http_tools_read", summary="One HTTP tool", responses=HttpToolOut)
     def get(self, request: Request, name: str) -> Response:
-        """The version in force, or the newest where none is. Needs the right `catalogue` for its category."""
+        """Return the version in force, or the newest where none is. Needs the right `catalogue` for its category."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool = http_tool_or_404(name)
         require(member, Right.CATALOGUE, [tool.category.name])
@@ -192,8 +192,8 @@ class HttpToolDetail(APIView):
         responses=HttpToolOut,
     )
     def put(self, request: Request, name: str) -> Response:
-        """All of it, in place of what is in force. It counts at once for who has the right `approve_code`, and where
-        only words change; else it waits. Another credential needs `approve_code`."""
+        """Replace all of what is in force. It counts at once for who has the right `approve_code`, and where only words
+        change; else it waits. Another credential needs `approve_code`."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool = http_tool_or_404(name)
         require(member, Right.CATALOGUE, [tool.category.name])

@@ -110,7 +110,7 @@ class ObjectField(forms.CharField):
 
 
 class HttpToolForm(forms.Form):
-    """All but the arguments, which are ArgumentForms."""
+    """Form of all but the arguments, which are ArgumentForms."""
 
     name = forms.CharField(
         max_length=64,
@@ -191,7 +191,7 @@ class HttpToolForm(forms.Form):
     )
 
     def __init__(self, data: Any = None, *, tool: Tool | None = None, initial: Any = None) -> None:
-        """One query, and one for the categories of a new tool."""
+        """Make the form. One query, and one for the categories of a new tool."""
         super().__init__(data, initial=initial)
         self.tool = tool
         self.fields["credential"].choices = [("", "None"), *credential_choices()]  # type: ignore[attr-defined]

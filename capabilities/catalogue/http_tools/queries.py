@@ -38,7 +38,7 @@ BODY_CHARS = 4_000
 
 
 def http_tool_or_404(name: str) -> Tool:
-    """One query."""
+    """Return the HTTP tool of this name. Raises Http404. One query."""
     rows = Tool.objects.select_related("category", "credential", "current_version")
     tool = rows.filter(name=name, kind=ToolKind.HTTP).first()
     if tool is None:
@@ -47,7 +47,7 @@ def http_tool_or_404(name: str) -> Tool:
 
 
 def version_at_hand(tool: Tool) -> ToolVersion | None:
-    """What an edit begins with: the version in force, else the newest. One query where none is in force."""
+    """Return the version that an edit begins with: that in force, else the newest, which takes one query."""
     return tool.current_version or tool.versions.order_by("-number").first()
 
 
@@ -58,22 +58,22 @@ def waiting_version(tool: Tool) -> ToolVersion | None:
 
 
 def stored_content(tool: Tool) -> HttpToolContent | None:
-    """What an edit begins with; None for a tool without any version."""
+    """Return the content that an edit begins with; None for a tool without any version."""
     version = version_at_hand(tool)
     return content_of(tool, version) if version else None
 
 
 def credential_choices() -> Sequence[tuple[str, str]]:
-    """Name and title, with where each may be sent. One query."""
+    """Return name and title of credentials, with where each may be sent. One query."""
     rows = StoredCredential.objects.order_by("title", "name").only("organisation_id", "name", "title", "origins")
     return [(each.name, f"{each.title} ({', '.join(each.origins) or 'nowhere'})") for each in rows]
 
 
 @dataclass(frozen=True)
 class HttpPreview:
-    """What a tool would be, before it is saved."""
+    """Preview of a tool, before it is saved."""
 
-    #: What the model is sent, and its tokens.
+    #: Definition as the model is sent it, and its tokens.
     wire: str
     tokens: int
     #: The request of a call with `arguments`, its secret as dots; or why such a call would not be sent.
@@ -81,7 +81,7 @@ class HttpPreview:
     request: str
     problem: str
     warnings: Sequence[DefinitionWarning]
-    #: Whether it would be in force at once, or wait.
+    #: Status that says whether it would be in force at once, or wait.
     status: VersionStatus
 
 

@@ -46,7 +46,7 @@ WAITS = "It waits for somebody with the right approve_code: until then it is nei
 @require_http_methods(["GET", "POST"])
 @signed_in
 def http_tool_create(request: MemberRequest, org: str) -> HttpResponse:
-    """What `do` says of a form: `preview`, `rows` for more empty rows, else it is saved."""
+    """Add a tool; `do` of the form sent: `preview`, `rows` for more empty rows, else the tool is saved."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     if request.method != "POST":
         form = HttpToolForm(initial={"method": "GET", "effect": "external", "category": request.GET.get("category")})
@@ -57,7 +57,7 @@ def http_tool_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def http_tool_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """As to add one. The form begins with the version in force, or with the newest where none is."""
+    """Change a tool, as `http_tool_create`. The form begins with the version in force, else with the newest."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = http_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])
@@ -108,7 +108,7 @@ def _saved(request: MemberRequest, member: Membership, tool: Tool | None, conten
 
 
 def _added(request: MemberRequest, member: Membership, content: Any, to: Recipients) -> Tool | Preview:
-    """Shown first where somebody gets the tool, and feels it."""
+    """Add the tool; return first a Preview where somebody gets the tool, and feels it."""
 
     def write() -> Tool:
         return create_http_tool(content, to=to, actor=member)

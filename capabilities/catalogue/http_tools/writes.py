@@ -81,8 +81,8 @@ def update_http_tool(tool: Tool, content: HttpToolContent, *, actor: Membership)
 
 
 def category_for(content: HttpToolContent, actor: Membership) -> Category:
-    """Where the new tool lives. Raises ChangeRefused where there is none of this name, or a tool of its name already,
-    and PermissionDenied where the actor may not add to it. Two queries."""
+    """Return the new tool's category. Raises ChangeRefused where there is none of this name, or a tool of its name
+    already, and PermissionDenied where the actor may not add to it. Two queries."""
     category = Category.objects.filter(name=content.category).first()
     if category is None:
         raise not_there("category", "category", content.category)
@@ -145,10 +145,10 @@ def credential_named(name: str, definition: Definition) -> StoredCredential | No
 
 
 def content_of(tool: Tool, version: ToolVersion) -> HttpToolContent:
-    """What is stored of a tool. One query where it has a credential that was not read yet."""
+    """Return the stored content of a tool. One query where it has a credential that was not read yet."""
     credential = tool.credential.name if tool.credential else ""
     return HttpToolContent(definition_of(tool, version), credential, tool.category.name)
 
 
-#: What a new tool's call may take, where nobody says otherwise.
+#: Limits of a new tool's call, where nobody says otherwise.
 USUAL = Envelope("never", 20.0, 40_000, untrusted_output=True)

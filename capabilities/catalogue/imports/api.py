@@ -104,7 +104,7 @@ class ImportIn(serializers.Serializer[Any]):
 
 
 def category_named(name: str) -> Category | None:
-    """None for no name. Raises ChangeRefused for one that is not there. One query."""
+    """Return the category, None for no name. Raises ChangeRefused for one that is not there. One query."""
     found = Category.objects.filter(name=name).first() if name else None
     if name and found is None:
         raise not_there("category", "category", name)
@@ -249,7 +249,7 @@ class ImportList(APIView):
         operation_id="imports_list", summary="Imports of tools", parameters=PAGE_PARAMETERS, responses=paged(ImportOut)
     )
     def get(self, request: Request) -> Response:
-        """Newest first. Needs the right `catalogue`."""
+        """List the imports, newest first. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         return Response(page(request, shown_imports(), "pk", lambda row: ImportOut(row).data, newest_first=True))
 
@@ -260,7 +260,7 @@ class ImportList(APIView):
         responses={202: ImportDetailOut, 409: ErrorOut},
     )
     def post(self, request: Request) -> Response:
-        """A worker reads the document; what it finds waits for a decision, and nothing of it is a tool before.
+        """Have a worker read the document; what it finds waits for a decision, and nothing of it is a tool before.
 
         Needs the right `catalogue`. 409 `conflict` where too many imports are not read yet.
         """
@@ -277,7 +277,7 @@ class ImportList(APIView):
 class ImportDetail(APIView):
     @extend_schema(operation_id="imports_read", summary="One import", responses={200: ImportDetailOut, 404: ErrorOut})
     def get(self, request: Request, import_id: UUID) -> Response:
-        """Needs the right `catalogue`."""
+        """Return an import. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         return Response(shown(import_or_404(import_id)))
 
@@ -288,8 +288,8 @@ class ImportDetail(APIView):
         responses={200: ImportDetailOut, 404: ErrorOut, 409: ErrorOut},
     )
     def patch(self, request: Request, import_id: UUID) -> Response:
-        """Another base address compares all that was found again. Needs the right `catalogue` for the import's
-        category, for the whole catalogue where it has none."""
+        """Set the base address, which compares all that was found again, or close the import. Needs the right
+        `catalogue` for the import's category, for the whole catalogue where it has none."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked_part(ImportPart, request)
@@ -315,7 +315,7 @@ class ImportedToolList(APIView):
         responses=paged(ImportedToolOut),
     )
     def get(self, request: Request, import_id: UUID) -> Response:
-        """In the order of the source. Needs the right `catalogue`."""
+        """List the definitions in the order of the source. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         rows = found_rows(tool_import, FoundAddress(request.query_params).wanted())
@@ -334,8 +334,8 @@ class ImportedToolList(APIView):
         },
     )
     def patch(self, request: Request, import_id: UUID) -> Response:
-        """The same guess for all that are named, or all that wait. All or none. Needs the right `catalogue` for the
-        categories of their tools, or of the import."""
+        """Set the same guess of the effect for all that are named, or all that wait. All or none. Needs the right
+        `catalogue` for the categories of their tools, or of the import."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(EffectsIn, request)
@@ -352,7 +352,7 @@ class ImportedToolDetail(APIView):
         responses={200: ImportedToolDetailOut, 404: ErrorOut},
     )
     def get(self, request: Request, import_id: UUID, imported_id: UUID) -> Response:
-        """Needs the right `catalogue`."""
+        """Return a definition. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         return Response(ImportedToolDetailOut(imported_or_404(import_or_404(import_id), imported_id)).data)
 
@@ -363,8 +363,8 @@ class ImportedToolDetail(APIView):
         responses={200: ImportedToolDetailOut, 404: ErrorOut, 409: ErrorOut},
     )
     def patch(self, request: Request, import_id: UUID, imported_id: UUID) -> Response:
-        """Its name, while it is new, and the guess of what it does; or bring back one that was dismissed. Needs the
-        right `catalogue` for the category of its tool, or of the import."""
+        """Change its name, while it is new, and the guess of what it does; or bring back one that was dismissed. Needs
+        the right `catalogue` for the category of its tool, or of the import."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         row = imported_or_404(import_or_404(import_id), imported_id)
         body = checked_part(ImportedToolPart, request)
@@ -390,9 +390,9 @@ class ImportAccept(APIView):
         responses={200: AcceptedOut, 404: ErrorOut, 409: ErrorOut},
     )
     def post(self, request: Request, import_id: UUID) -> Response:
-        """All of them become tools or new versions, or none does. A version waits for approval where the member may not
-        approve it. Needs the right `catalogue` for the category, for that of the import (the whole catalogue where it
-        has none), and for those of tools that change."""
+        """Accept the definitions: all become tools or new versions, or none does. A version waits for approval where
+        the member may not approve it. Needs the right `catalogue` for the category, for that of the import (the whole
+        catalogue where it has none), and for those of tools that change."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(AcceptIn, request)
@@ -425,9 +425,9 @@ class ImportDismiss(APIView):
         },
     )
     def post(self, request: Request, import_id: UUID) -> Response:
-        """They become nothing, at later readings of the source too while they say the same; the catalogue stays as it
-        is. Needs the right `catalogue` for the categories of their tools, and for that of the import: for the whole
-        catalogue where it has none."""
+        """Dismiss definitions: they become nothing, at later readings of the source too while they say the same; the
+        catalogue stays as it is. Needs the right `catalogue` for the categories of their tools, and for that of the
+        import: for the whole catalogue where it has none."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool_import = import_or_404(import_id)
         body = checked(ChoiceIn, request)

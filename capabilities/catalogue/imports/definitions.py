@@ -76,7 +76,7 @@ def found_tool(sent: Any, server: str) -> FoundTool:
 
 
 def _headers(schema: Any) -> dict[str, str]:
-    """Which top-level argument goes out as which header (x-mcp-header)."""
+    """Return which top-level argument goes out as which header (x-mcp-header)."""
     named = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(named, Mapping) or header_flaw(schema):
         return {}

@@ -44,7 +44,7 @@ class FoundAddress(ListAddress):
 
 
 class StartForm(forms.Form):
-    """What is read: a file, or the document at an address."""
+    """Form that starts an import: from a file, or from the document at an address."""
 
     source = forms.ChoiceField(
         label="What is it?",
@@ -102,7 +102,7 @@ class StartForm(forms.Form):
             field.required, field.empty_label = True, None if len(categories) == 1 else "Choose a category"
 
     def part(self) -> Part:
-        """Of a form without errors."""
+        """Return the part of the document that was asked for. For a form without errors."""
         data = self.cleaned_data
         tags = tuple(dict.fromkeys(tag.strip() for tag in data["tags"].split(",") if tag.strip()))
         return Part(tags, data["path"].strip(), " ".join(data["words"].split()))
@@ -122,7 +122,7 @@ class StartForm(forms.Form):
 
 
 class DecideForm(RecipientsForm):
-    """Where accepted tools go, what signs them, and who gets them."""
+    """Form that decides where accepted tools go, what signs them, and who gets them."""
 
     category = forms.ModelChoiceField(
         queryset=Category.objects.none(),
@@ -151,7 +151,7 @@ class DecideForm(RecipientsForm):
 
 
 class BaseUrlForm(forms.Form):
-    """Where calls go whose document gives only their path."""
+    """Form of the base address for calls whose document gives only their path."""
 
     base_url = forms.CharField(
         label="Base address",
@@ -161,7 +161,7 @@ class BaseUrlForm(forms.Form):
 
 
 class ChangeForm(forms.Form):
-    """What a tool would be called, and what it does."""
+    """Form for the name and the effect of a found tool."""
 
     name = forms.CharField(max_length=64, widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}))
     effect = forms.ChoiceField(label="What it does", choices=[(each, EFFECT_TITLES[each]) for each in EFFECTS])

@@ -1,4 +1,4 @@
-"""What a source offers, before any of it is a row: definitions, and what there is to say of the whole. Pure."""
+"""Definitions that a source offers, before any of them is a row, and what there is to say of the whole. Pure."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class FoundTool:
     group: str = ""
     effect: str = "external"
     is_destructive: bool = False
-    #: What the guess of its effect goes by beside its own words: see `Effect.why`.
+    #: Reason for the guess of its effect beside its own words: see `Effect.why`.
     effect_why: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[DefinitionWarning, ...] = ()
     refused: str = ""
     kind: str = ""
-    #: What else of the tool's content the source says: see `ImportedTool.more`.
+    #: Rest of the tool's content that the source says: see `ImportedTool.more`.
     more: Mapping[str, Any] = field(default_factory=dict)
     #: The tool of the catalogue that it is already, as it is there; and the server that would run it. Keys.
     tool_id: int | None = None
@@ -56,8 +56,8 @@ class ReadSource:
     _: KW_ONLY
     title: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    #: What a toolkit file says of the toolkit and of helper modules: see `ToolImport.content`.
+    #: Part of a toolkit file about the toolkit and helper modules: see `ToolImport.content`.
     content: Mapping[str, Any] = field(default_factory=dict)
-    #: What the source has as well, though it is not among what was found: of a part of a document, the rest.
+    #: Names that the source has as well, though they are not among what was found: of a part of a document, the rest.
     beside: frozenset[str] = frozenset()
     base_url: str = ""

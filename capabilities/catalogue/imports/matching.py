@@ -1,4 +1,4 @@
-"""What a found definition is to the catalogue: new, or a tool that came from the same source; and its name."""
+"""Matching of a found definition with the catalogue: new, or a tool that came from the same source; and its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from capabilities.models import (
     VersionStatus,
 )
 
-#: Which kind of tool comes from which source; from any other, none can be accepted yet.
+#: Kind of the tools that come from each source; from any other, none can be accepted yet.
 KINDS = {ImportSource.OPENAPI: ToolKind.HTTP, ImportSource.MCP: ToolKind.MCP}
 #: The sources whose definitions can become tools; those of a toolkit file say their kind themselves.
 ACCEPTABLE = frozenset({*KINDS, ImportSource.TOOLKIT})
@@ -59,7 +59,7 @@ class Names:
     """The names in use: of the catalogue, and of what this reading has named so far."""
 
     catalogue: Mapping[str, KnownTool]
-    #: What stands in front of a name that is taken.
+    #: Prefix for a name that is taken.
     prefix: str
     _given: dict[str, str] = field(default_factory=dict)
 
@@ -126,13 +126,13 @@ def tools_of_server(server_id: int) -> dict[str, Tool]:
     return found
 
 
-#: What of a definition its source says: description, schema of the arguments, what runs, and what a toolkit file says
-#: beside. Equal where they are the same.
+#: Content of a definition that its source says: description, schema of the arguments, what runs, and what a toolkit
+#: file says beside. Equal where they are the same.
 SourceContent = tuple[str, str, str, str]
 
 
 def content_at_source(description: str, parameters: Any, implementation: Any, more: Any = None) -> SourceContent:
-    """As it is compared: hidden characters, which no version has, make no difference."""
+    """Return the content as it is compared: hidden characters, which no version has, make no difference."""
     return (
         normalised(description).strip(),
         canonical_json(normalised_value(parameters)),
@@ -142,7 +142,7 @@ def content_at_source(description: str, parameters: Any, implementation: Any, mo
 
 
 def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
-    """What their source said of these tools when the version in force was accepted, by the tool's key: what people
+    """Return the source's content of these tools when the version in force was accepted, by the tool's key: what people
     wrote into it since is left out. For tools with a version in force. Two queries."""
     current = {tool.pk: tool.current_version for tool in tools if tool.current_version is not None}
     made_of: dict[int, dict[int, SourceContent]] = {
@@ -163,15 +163,15 @@ def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
 
 
 def _content_of_version(version: ToolVersion) -> SourceContent:
-    """Of one that no row is at hand for. A description that stands in for none is none."""
+    """Return the source's content of a version without a row at hand. A description that stands in for none is none."""
     name = version.implementation.get("name")
     stands_in = isinstance(name, str) and version.description.startswith(f"{normalised(name)} of ")
     return content_at_source("" if stands_in else version.description, version.parameters, version.implementation)
 
 
 def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
-    """Every reading of the same source: a server, a document on the web by its address, a publication by its line, a
-    file by its title."""
+    """Return every reading of the same source: a server, a document on the web by its address, a publication by its
+    line, a file by its title."""
     readings = ToolImport.objects.filter(source=tool_import.source)
     if tool_import.server_id is not None:
         return readings.filter(server=tool_import.server_id)
@@ -182,7 +182,7 @@ def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
     return readings.filter(url="", line=None, title=tool_import.title)
 
 
-#: Of a reading that came to its end.
+#: Statuses of a reading that came to its end.
 WAS_READ = (ImportStatus.REVIEW, ImportStatus.CLOSED)
 
 
@@ -193,8 +193,8 @@ def later_reading(tool_import: ToolImport) -> ToolImport | None:
 
 
 def dismissed_before(tool_import: ToolImport) -> dict[str, SourceContent]:
-    """What the last reading of the same source found and was dismissed, by what the source calls it: dismissed still,
-    while it says the same. What was decided for one category is decided for no other. Two queries."""
+    """Return the content that the last reading of the same source found and that was dismissed, by the source's own
+    name: dismissed still, while it says the same. A decision for one category counts for no other. Two queries."""
     whose = Q(category=None) | Q(category=tool_import.category_id)
     earlier = _readings(tool_import).filter(whose, status__in=WAS_READ).exclude(pk=tool_import.pk)
     last = earlier.order_by("-pk").first()
@@ -213,7 +213,7 @@ def effect_kept(tool: Tool, guessed: str) -> str:
 
 
 def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
-    """Of each tool, the version in force and those that wait: what a reading is compared with. One query."""
+    """Return by tool key the version in force and those that wait: a reading is compared with them. One query."""
     statuses = (VersionStatus.APPROVED, VersionStatus.PENDING)
     found: dict[int, list[ToolVersion]] = {}
     for version in ToolVersion.objects.filter(tool__in=list(tools), status__in=statuses).order_by("pk"):
@@ -222,7 +222,7 @@ def versions_at_hand(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
 
 
 def says_the_same(version: ToolVersion, content: Definition) -> bool:
-    """Whether what comes from a source is in this version as it is; what people set beside is left out."""
+    """Return whether what comes from a source is in this version as it is; what people set beside is left out."""
     return (
         version.description == content.description
         and canonical_json(version.parameters) == canonical_json(content.parameters)
@@ -234,7 +234,7 @@ def says_the_same(version: ToolVersion, content: Definition) -> bool:
 
 
 def prefix_of(tool_import: ToolImport) -> str:
-    """What stands in front of a name of this source that is taken."""
+    """Return the prefix for a name of this source that is taken."""
     name = tool_import.server.name if tool_import.server else tool_import.title
     return short_name_of(name, separator="_", longest=MAX_PREFIX) or "imported"
 
@@ -255,12 +255,12 @@ def content_of(row: ImportedTool, tool_import: ToolImport) -> Definition:
 
 
 def kind_of(row: ImportedTool, tool_import: ToolImport) -> ToolKind:
-    """How its tool would run. Raises KeyError for a source of which nothing can become a tool."""
+    """Return the kind of its tool. Raises KeyError for a source of which nothing can become a tool."""
     return ToolKind(row.kind) if row.kind else KINDS[ImportSource(tool_import.source)]
 
 
 def _with_more(content: Definition, row: ImportedTool, tool_import: ToolImport) -> Definition:
-    """What a toolkit file says beside. After a crash it says the last word only of the effect that it gave itself."""
+    """Return the content with the rest of a toolkit file. Its rule for crashes counts only with the effect it gave."""
     more = row.more
     implementation = dict(content.implementation)
     if row.kind == ToolKind.PYTHON:
@@ -276,7 +276,7 @@ def _with_more(content: Definition, row: ImportedTool, tool_import: ToolImport) 
     )
 
 
-#: What of a helper module's versions counts as there: one that was rejected does not.
+#: Statuses of a helper module's versions that count as there: one that was rejected does not.
 _THERE = (VersionStatus.PENDING, VersionStatus.APPROVED, VersionStatus.RETIRED)
 
 
@@ -318,7 +318,7 @@ def next_content(tool: Tool, version: ToolVersion | None, content: Definition) -
     )
 
 
-#: What a version says that a toolkit file says as well: all but how far its results are trusted.
+#: Fields of a version that a toolkit file has as well: all but how far its results are trusted.
 IN_FILES = (
     "description", "parameters", "implementation", "effect", "on_crash", "timeout", "max_result_chars", "instructions",
     "human_format",
@@ -338,13 +338,13 @@ def next_of(row: ImportedTool, tool: Tool, version: ToolVersion | None, tool_imp
 
 
 def says_all_the_same(version: ToolVersion, content: Definition) -> bool:
-    """Whether all that a toolkit file says is in this version."""
+    """Return whether all that a toolkit file says is in this version."""
     return all(canonical_json(getattr(version, each)) == canonical_json(getattr(content, each)) for each in IN_FILES)
 
 
 def said_before(tool_import: ToolImport) -> dict[int, SourceContent]:
-    """What the same source said of its tools when they were accepted last, by the tool's key. Of those whose version
-    was rejected, nothing. One query."""
+    """Return the content that the same source gave its tools when they were accepted last, by the tool's key; nothing
+    for those whose version was rejected or is a draft. One query."""
     earlier = _readings(tool_import).exclude(pk=tool_import.pk)
     rows = ImportedTool.objects.filter(
         tool_import__in=earlier, status=ImportedStatus.ACCEPTED, version__isnull=False, tool__isnull=False
@@ -357,7 +357,7 @@ def fallback_description(original_name: str, title: str) -> str:
 
 
 def with_base_url(implementation: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-    """What runs, with the whole address of a request that the source gives by its path alone."""
+    """Return what runs, with the whole address of a request that the source gives by its path alone."""
     url = implementation.get("url")
     if isinstance(url, str) and url.startswith("/"):
         return {**implementation, "url": base_url.rstrip("/") + url}
@@ -369,6 +369,6 @@ def wanted_name(found: FoundTool) -> str:
 
 
 def speaks_of(known: Mapping[str, KnownTool], own: Collection[Tool]) -> frozenset[str]:
-    """The names that a definition of this source has no business to speak of."""
+    """Return the names of others' tools, which a definition of this source must not mention."""
     mine = {tool.name for tool in own}
     return frozenset(each.name for each in known.values() if each.name not in mine)

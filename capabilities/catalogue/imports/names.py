@@ -21,7 +21,7 @@ def tool_name(text: str) -> str:
 
 
 def mcp_tool_name(server: str, tool: str) -> str:
-    """mcp__server__tool, so that two servers may have tools of the same name, and neither can imitate another tool."""
+    """Return mcp__server__tool, so that two servers may have tools of one name, and neither can imitate the other."""
     return tool_name(f"mcp__{_part(server)}__{_part(tool)}")
 
 
@@ -30,7 +30,7 @@ def _part(text: str) -> str:
 
 
 def name_warnings(original: str) -> tuple[DefinitionWarning, ...]:
-    """What to say of a name in another alphabet: the source knows it by that one, and a model by the one here."""
+    """Return the warning for a name in another alphabet: the source knows it by that, and a model by the one here."""
     if original.isascii():
         return ()
     says = f"Its name is {original[:100]}: it is sent so, and written in other letters here."

@@ -39,7 +39,8 @@ def read(tool_import: ToolImport) -> ReadSource:
 
 
 def read_text(text: str, organisation_id: int, *, url: str = "", part: Mapping[str, Any] = NO_PART) -> ReadSource:
-    """`url` is where the document came from: relative addresses in it are meant from there. `part`: see `Part`."""
+    """Read the text of a document. `url` is where it came from: relative addresses in it are meant from there. `part`:
+    see `Part`."""
     arguments = {"text": text, "url": url, "part": dict(part)}
     memory = min(MOST_MEMORY, confined.MEMORY + MEMORY_OF_BYTE * len(text))
     found = confined.run(

@@ -52,12 +52,12 @@ IMPORT_BADGES = {
     ImportStatus.FAILED: "bad",
     ImportStatus.CLOSED: "off",
 }
-#: Of a list: what nobody reads there.
+#: Columns that nobody reads in a list.
 HEAVY = ("document", "summary", "content")
 
 
 def shown_imports() -> QuerySet[ToolImport]:
-    """With how many definitions were found, and how many wait for a decision."""
+    """Return imports with the number of definitions found, and of those that wait for a decision."""
     waiting = Count("found", filter=Q(found__status__in=UNDECIDED))
     return (
         ToolImport.objects.select_related("server", "membership__user")
@@ -67,7 +67,7 @@ def shown_imports() -> QuerySet[ToolImport]:
 
 
 def imports_page(*, q: str = "", status: str = "", after: str = "", before: str = "") -> Page[ToolImport]:
-    """Newest first. `q` is looked for in titles and addresses. One query."""
+    """Return one page of imports, newest first. `q` is looked for in titles and addresses. One query."""
     rows = shown_imports()
     if q:
         rows = rows.filter(Q(title__icontains=q) | Q(url__icontains=q))
@@ -77,7 +77,7 @@ def imports_page(*, q: str = "", status: str = "", after: str = "", before: str 
 
 
 def import_numbers() -> tuple[int, int]:
-    """Imports in all, and those to review. One query."""
+    """Count the imports in all, and those to review. One query."""
     row = ToolImport.objects.aggregate(every=Count("pk"), review=Count("pk", filter=Q(status=ImportStatus.REVIEW)))
     return row["every"], row["review"]
 
@@ -101,7 +101,7 @@ def imported_or_404(tool_import: ToolImport, public_id: UUID) -> ImportedTool:
 
 @dataclass(frozen=True)
 class FoundFilter:
-    """Which definitions of an import are meant; empty for any."""
+    """Filter of an import's definitions; empty for any."""
 
     q: str = ""
     status: str = ""
@@ -138,7 +138,7 @@ def found_rows(tool_import: ToolImport, wanted: FoundFilter) -> QuerySet[Importe
 def found_page(
     tool_import: ToolImport, wanted: FoundFilter, *, after: str = "", before: str = ""
 ) -> Page[ImportedTool]:
-    """In the order of the source. One query."""
+    """Return one page of definitions in the order of the source. One query."""
     rows = found_rows(tool_import, wanted).defer("parameters", "implementation", "annotations")
     return Keyset(rows, ("position",)).page(after, before)
 
@@ -162,7 +162,7 @@ def rows_named(tool_import: ToolImport, public_ids: Iterable[Any]) -> QuerySet[I
 
 @dataclass(frozen=True)
 class ReviewNumbers:
-    """What the head of a review says."""
+    """Numbers at the head of a review."""
 
     statuses: Mapping[str, int]
     tokens: int
@@ -179,7 +179,7 @@ class ReviewNumbers:
 
 
 def review_numbers(tool_import: ToolImport) -> ReviewNumbers:
-    """By status, group and warning; `tokens` are of what still waits. Two queries."""
+    """Count by status, group and warning; `tokens` are of what still waits. Two queries."""
     rows = import_rows(tool_import).order_by()
     counted = rows.values("status").annotate(count=Count("pk"), sum=Sum("tokens"))
     statuses = {row["status"]: (row["count"], row["sum"] or 0) for row in counted}
@@ -202,13 +202,13 @@ def categories_of(member: Membership) -> list[Category]:
 
 
 def may_decide(member: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool] = ()) -> bool:
-    """Whether the member administers what these definitions belong to; of none, the import itself. No query where
-    their tools are at hand."""
+    """Return whether the member administers what these definitions belong to; of none, the import itself. No query
+    where their tools are at hand."""
     return may_administer(member, Right.CATALOGUE, belongs_to(tool_import, rows))
 
 
 def decides_in(member: Membership, tool_import: ToolImport) -> bool:
-    """Whether the member may decide on any definition of the import. One query for who does not on the import."""
+    """Return whether the member may decide on some definition of the import. One query unless on the import itself."""
     if may_decide(member, tool_import):
         return True
     own = member.reach(Right.CATALOGUE).categories
@@ -216,7 +216,7 @@ def decides_in(member: Membership, tool_import: ToolImport) -> bool:
 
 
 def credentials_to_pick() -> list[StoredCredential]:
-    """By title, without what they hold. One query."""
+    """Return the credentials by title, without what they hold. One query."""
     return list(StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "pk"))
 
 

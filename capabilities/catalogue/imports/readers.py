@@ -1,4 +1,4 @@
-"""Who reads which kind of source. A room above registers its own when the apps are ready."""
+"""Readers of each kind of source. A room above registers its own when the apps are ready."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READERS: dict[str, Reader] = {}
 AFTER_ACCEPT: dict[str, Callable[[ToolImport, Membership], str]] = {}
 #: Calls a worker for an import. False where nobody could be called: a sweep will.
 ring_for_import: Provided[[UUID], bool] = Provided("a bell for imports")
-#: What the review of a source shows besides: `template`, and what that needs.
+#: Additions to the review of a source: `template`, and what that needs.
 REVIEWS: dict[str, Callable[[ToolImport, Membership], Mapping[str, Any]]] = {}
 
 

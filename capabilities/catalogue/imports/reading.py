@@ -1,4 +1,4 @@
-"""Makes rows of what a source offers: each definition checked, named, counted and compared, none of them in force."""
+"""Reading of a source into rows: each definition checked, named, counted and compared, none of them in force."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool
 
 
 def _wanted(row: ImportedTool, found: FoundTool) -> str:
-    """The name that it asks for, without a beginning that is kept for others."""
+    """Return the name that it asks for, without a beginning that is kept for others."""
     wanted = wanted_name(found)
     is_others = row.tool_import.source in OF_OTHERS and kind_of(row, row.tool_import) != ToolKind.MCP
     return with_prefix("tool", wanted) if is_others and reserved_for(wanted) else wanted
@@ -182,7 +182,7 @@ def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
 
 
 def _warn_of_size(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
-    """Say of which no model would be sent the definition. One query, none where no definition is large."""
+    """Warn of definitions so large that no model would be sent them. One query, none where no definition is large."""
     large = [row for row in rows if row.tokens > LEAST and row.status != ImportedStatus.REFUSED]
     layers = layers_for(tool_import.organisation_id) if large else ()
     category = tool_import.category.name if tool_import.category is not None else ""
@@ -194,7 +194,7 @@ def _warn_of_size(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None
 
 
 def _has_whole_address(content: Definition) -> bool:
-    """Whether it says where its calls go; a document may name only their path, and a person the rest."""
+    """Return whether it says where its calls go; a document may name only their path, and a person the rest."""
     return not str(content.implementation.get("url", "")).startswith("/")
 
 
@@ -206,7 +206,7 @@ def check_row(row: ImportedTool, content: Definition) -> None:
 
 
 def _argument_names(schema: Any) -> list[str]:
-    """Every name of a property, however deep."""
+    """Return every name of a property, however deep."""
     found: list[str] = []
     nodes = [schema]
     while nodes:
@@ -266,7 +266,7 @@ def _gone(own: dict[str, Tool], found: set[str], position: int, tool_import: Too
 
 
 def _dismiss_again(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
-    """What somebody dismissed at the last reading, and that says the same, needs no second decision."""
+    """Dismiss again what was dismissed at the last reading and says the same: it needs no second decision."""
     dismissed = dismissed_before(tool_import)
     for row in rows:
         if row.status in UNDECIDED and dismissed.get(row.original_name) == content_of_row(row):

@@ -102,7 +102,7 @@ def _fail(tool_import: ToolImport, reason: str) -> None:
 
 
 def sweep() -> None:
-    """End what nobody will. Safe in any number of workers at once."""
+    """Fail the imports that are past their deadline. Safe in any number of workers at once."""
     late = Q(deadline_at__lt=Now(), ended_at=None)
     with system_scope():
         for status, reason in ((ImportStatus.QUEUED, NOT_TAKEN), (ImportStatus.RUNNING, NO_RESULT)):
@@ -112,5 +112,5 @@ def sweep() -> None:
 
 
 def unrung(after: float) -> list[UUID]:
-    """Imports that no worker was called for in these last seconds; they count as called for from now on."""
+    """Return imports that no worker was called for in these last seconds; they count as called for from now on."""
     return claim_unrung(ToolImport, ImportStatus.QUEUED, after, order="deadline_at", at_once=AT_ONCE)

@@ -128,7 +128,7 @@ def import_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def import_detail(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
-    """What was found, to accept or to dismiss. While it is read, the page asks again by itself."""
+    """Show the definitions found, to accept or to dismiss. While the source is read, the page asks again by itself."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     if tool_import.is_open and request.htmx:
@@ -141,7 +141,7 @@ def import_detail(request: MemberRequest, org: str, import_id: UUID) -> HttpResp
 def _review(
     request: MemberRequest, member: Membership, tool_import: ToolImport, form: DecideForm | None = None
 ) -> HttpResponse:
-    """With the form as it was sent, where that was wrong."""
+    """Show the review, with the form as it was sent where that was wrong."""
     sent: QueryDict = request.GET if form is None else request.POST
     address = FoundAddress(sent)
     page = found_page(tool_import, address.wanted(), **address.place)
@@ -187,7 +187,7 @@ def _review(
 
 
 def _next_step(member: Membership, tool_import: ToolImport) -> dict[str, Any]:
-    """Who has what was accepted. Seven queries at most."""
+    """Return the context of who has what was accepted. Seven queries at most."""
     return {
         "holders": holders_of(tools_accepted(tool_import), member),
         "no_agent": NO_AGENT,
@@ -215,14 +215,14 @@ def import_give(request: MemberRequest, org: str, import_id: UUID) -> HttpRespon
 
 
 def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
-    """Those that its tools may be signed with. At most one query."""
+    """Return the credentials that its tools may be signed with. At most one query."""
     needs = isinstance(tool_import.summary, dict) and tool_import.summary.get("credentials")
     is_file = tool_import.source == ImportSource.TOOLKIT and needs
     return credentials_to_pick() if is_file or tool_import.source == ImportSource.OPENAPI else []
 
 
 def _mark(row: ImportedTool, member: Membership) -> None:
-    """What a row shows beside its own columns."""
+    """Set on a row what the page shows beside its own columns."""
     row.badge = BADGES[row.status]  # type: ignore[attr-defined, index]
     row.line = " ".join(normalised(row.description).split())[:300]  # type: ignore[attr-defined]
     row.is_waiting = row.status in UNDECIDED  # type: ignore[attr-defined]
@@ -266,7 +266,7 @@ def _decide(
     member: Membership,
     tool_import: ToolImport,
 ) -> str | Preview:
-    """What came of it, in a sentence; where somebody gets the tools and feels it, first a preview."""
+    """Decide, and return the outcome in a sentence; where somebody gets the tools and feels it, first a Preview."""
     if request.POST.get("act") == "restore":
         count = restore_imported(rows, actor=member)
         return f"Brought back: {count:,} definition{'' if count == 1 else 's'}."
@@ -297,7 +297,7 @@ def _decide(
 
 
 def accepted_told(accepted: Accepted) -> str:
-    """What became of accepted definitions, in a sentence."""
+    """Return the outcome of accepted definitions, in sentences."""
     parts = [
         (len(accepted.created), "new tool"),
         (len(accepted.updated), "new version"),
@@ -313,7 +313,7 @@ def accepted_told(accepted: Accepted) -> str:
 
 
 def _back(request: MemberRequest, org: str, tool_import: ToolImport) -> str:
-    """The review with the filters that the form was sent from."""
+    """Return the path of the review with the filters that the form was sent from."""
     query = urlencode({name: request.POST[name] for name in FILTERS if request.POST.get(name)})
     path = redirect("import_detail", org, tool_import.public_id).url
     return f"{path}?{query}" if query else path
@@ -322,7 +322,7 @@ def _back(request: MemberRequest, org: str, tool_import: ToolImport) -> str:
 @require_POST
 @signed_in
 def import_address(request: MemberRequest, org: str, import_id: UUID) -> HttpResponse:
-    """Where the calls go."""
+    """Set the base address of the calls."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     form = BaseUrlForm(request.POST)
@@ -352,7 +352,7 @@ def import_close(request: MemberRequest, org: str, import_id: UUID) -> HttpRespo
 @require_http_methods(["GET", "POST"])
 @signed_in
 def import_tool(request: MemberRequest, org: str, import_id: UUID, imported_id: UUID) -> HttpResponse:
-    """Everything that its source says of it, and the form of its name and of what it does."""
+    """Show everything that its source says of it, and the form of its name and of what it does."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool_import = import_or_404(import_id)
     row = imported_or_404(tool_import, imported_id)

@@ -81,11 +81,11 @@ MAX_FILE = 3_500_000
 #: Imports of one organisation that wait or are read at the same time; documents that are kept.
 MAX_OPEN = 5
 KEPT_DOCUMENTS = 20
-#: What users and models read of a tool whose source offers it no longer.
+#: Text that users and models read of a tool whose source offers it no longer.
 GONE_MESSAGE = "Its source does not offer it any more."
 EFFECTS = ("read", "write", "external")
 NO_KNOBS: Mapping[str, str] = MappingProxyType({})
-#: What a decision reads beside the definition.
+#: Rows that a decision reads beside the definition.
 DECIDED_WITH = (
     "tool__category",
     "tool__current_version",
@@ -98,7 +98,7 @@ DECIDED_WITH = (
 
 @dataclass(frozen=True)
 class Accepted:
-    """What became of the definitions: tools that are new or have a new version, those of them that wait for approval,
+    """Outcome of accepted definitions: tools that are new or have a new version, those of them that wait for approval,
     and those that were switched off because they are gone."""
 
     created: Sequence[str] = ()
@@ -107,7 +107,7 @@ class Accepted:
     switched_off: Sequence[str] = ()
     #: Versions of helper modules that came along and wait for approval, such as "money 2".
     modules: Sequence[str] = ()
-    #: What became of the whole, such as its toolkit: a sentence, or nothing.
+    #: Outcome for the whole, such as its toolkit: a sentence, or nothing.
     note: str = ""
 
     @property
@@ -205,7 +205,8 @@ def _organisation_of(owner: McpServer | Organisation | None) -> int:
 
 
 def _require_anywhere(actor: Membership | None) -> None:
-    """Who administers any part of the catalogue may look at what a source offers; each tool is asked for again."""
+    """Raise PermissionDenied unless the actor administers some part of the catalogue: enough to look at what a source
+    offers; each tool is asked for again."""
     if actor is not None and not actor.reach(Right.CATALOGUE):
         raise PermissionDenied("This needs the admin right catalogue.")
 
@@ -415,7 +416,7 @@ def _check_of_file(tool_import: ToolImport, rows: Sequence[ImportedTool], creden
 
 
 def _checked_origin(content: Definition) -> str:
-    """Where its calls go. Raises ChangeRefused for what is no address of the web."""
+    """Return the origin of its calls. Raises ChangeRefused for what is no address of the web."""
     url = str(content.implementation.get("url", ""))
     if not url.startswith(("http://", "https://")):
         raise ChangeRefused("base_url", "The document names no address of its server: give one first.")
@@ -423,7 +424,7 @@ def _checked_origin(content: Definition) -> str:
 
 
 def origin_of(url: str) -> str:
-    """https://api.example.org of an address, which may hold {arguments} in its path. Raises ChangeRefused."""
+    """Return https://api.example.org of an address, which may hold {arguments} in its path. Raises ChangeRefused."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].partition("?")[0].partition("#")[0]
     try:
@@ -440,7 +441,7 @@ def _create(
     credential: StoredCredential | None,
     actor: Membership,
 ) -> dict[int, ToolVersion]:
-    """The first version of each new tool, by key of its row."""
+    """Write the first version of each new tool; return them by key of the row."""
     if not rows:
         return {}
     contents = [(content_of(row, tool_import), _origin(row, tool_import, credential)) for row in rows]
@@ -456,7 +457,7 @@ def _create(
 def _written(
     groups: Mapping[VersionStatus, Sequence[tuple[ImportedTool, Tool, Definition]]], actor: Membership
 ) -> dict[int, ToolVersion]:
-    """The versions, by key of their row."""
+    """Write the versions, and return them by key of their row."""
     found: dict[int, ToolVersion] = {}
     for status, group in groups.items():
         versions = write_versions([(tool, content) for _, tool, content in group], actor=actor, status=status)
@@ -494,7 +495,7 @@ def _bring_modules(rows: Sequence[ImportedTool], tool_import: ToolImport, actor:
 
 
 def _keep_tests(rows: Sequence[ImportedTool]) -> None:
-    """The saved tests of these tools are those of the file. Two queries, and one for some hundred tests."""
+    """Replace the saved tests of these tools with those of the file. Two queries, and one for some hundred tests."""
     tools = {row.tool_id: row for row in rows if row.tool_id is not None}
     ToolTestCase.objects.filter(tool__in=list(tools)).delete()
     ToolTestCase.objects.bulk_create(
@@ -505,7 +506,7 @@ def _keep_tests(rows: Sequence[ImportedTool]) -> None:
 
 
 def _source(tool_import: ToolImport) -> str:
-    """Where its tools say that they come from."""
+    """Return the source that its tools name as theirs."""
     if tool_import.server is not None:
         return f"MCP server {tool_import.server.title}"
     kind = "Toolkit file" if tool_import.source == ImportSource.TOOLKIT else "OpenAPI document"
@@ -515,7 +516,7 @@ def _source(tool_import: ToolImport) -> str:
 def _update(
     rows: Sequence[ImportedTool], tool_import: ToolImport, credential: StoredCredential | None, actor: Membership
 ) -> dict[int, ToolVersion]:
-    """The next version of each tool that is there, by key of its row."""
+    """Write the next version of each tool that is there; return them by key of the row."""
     groups: dict[VersionStatus, list[tuple[ImportedTool, Tool, Definition]]] = {}
     newest = versions_at_hand(row.tool for row in rows if row.tool is not None)
     for row in rows:
@@ -568,7 +569,7 @@ def _recorded(
     category: Category | None,
     credential: StoredCredential | None,
 ) -> dict[str, Any]:
-    """What the audit row says: each tool with the number and the hash of its version."""
+    """Return the content of the audit row: each tool with the number and the hash of its version."""
     written = {
         row.name: {
             "version": versions[row.pk].number,
@@ -607,7 +608,8 @@ def change_imported(
     effect: str | None = None,
     is_destructive: bool | None = None,
 ) -> ImportedTool:
-    """Another name, or another guess of what it does, for a definition that waits for a decision. Raises ChangeRefused.
+    """Set another name, or another guess of what it does, for a definition that waits for a decision. Raises
+    ChangeRefused.
 
     A tool that is there keeps its name.
     """
@@ -639,7 +641,7 @@ def change_imported(
 def set_effects(
     rows: QuerySet[ImportedTool], effect: str, *, actor: Membership, is_destructive: bool | None = None
 ) -> int:
-    """The same guess of what they do for all of these definitions that wait for a decision. Returns how many changed.
+    """Set the same guess of the effect for all of these definitions that wait for a decision. Returns how many changed.
     All or none, with one audit row. Raises ChangeRefused."""
     if effect not in EFFECTS:
         raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
@@ -674,7 +676,8 @@ def _check_name(row: ImportedTool, name: str) -> None:
 
 @configuration_write("base_url")
 def set_base_url(tool_import: ToolImport, url: str, *, actor: Membership) -> ToolImport:
-    """Where calls go whose document gives only their path. What was found is compared anew. Raises ChangeRefused."""
+    """Set the base address for calls whose document gives only their path. What was found is compared anew. Raises
+    ChangeRefused."""
     tool_import.refresh_from_db()
     _require_for(actor, tool_import, ())
     if tool_import.status != ImportStatus.REVIEW or tool_import.source != ImportSource.OPENAPI:
@@ -704,7 +707,7 @@ def _match_again(tool_import: ToolImport) -> None:
 
 @configuration_write("import")
 def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
-    """Say that nobody decides on the rest: it stays on record, and can be accepted no more."""
+    """Close an import whose rest nobody decides on: it stays on record, and can be accepted no more."""
     waiting = ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED)
     _require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
     if ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED):
@@ -712,5 +715,5 @@ def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
 
 
 def import_rows(tool_import: ToolImport) -> QuerySet[ImportedTool]:
-    """Its definitions."""
+    """Return the import's definitions."""
     return ImportedTool.objects.filter(tool_import=tool_import)

@@ -191,7 +191,7 @@ def _content(name: str, body: dict[str, Any]) -> PythonContent:
 def _saved(
     tool: Tool | None, category: Category, content: PythonContent, member: Membership, *, submit: bool
 ) -> SavedVersion:
-    """Checked and saved as the editor does it. Raises the API's errors, with the line of the code."""
+    """Check and save as the editor does it. Raises the API's errors, with the line of the code."""
     with refusals(), _fields_of_body():
         if not isinstance(content.parameters, dict):
             raise ChangeRefused("parameters", "The schema is one JSON object.")
@@ -202,7 +202,7 @@ def _saved(
 
 @contextmanager
 def _fields_of_body() -> Iterator[None]:
-    """What runs stands in fields of its own here: a refusal names them without what they are part of."""
+    """Remove `implementation.` from the field that a refusal names: the body holds each of those fields by itself."""
     try:
         yield
     except ChangeRefused as error:
@@ -211,7 +211,7 @@ def _fields_of_body() -> Iterator[None]:
 
 
 def _shown(tool: Tool, version: ToolVersion) -> dict[str, Any]:
-    """One query."""
+    """Return a tool's version as the API shows it. One query."""
     implementation = version.implementation
     plain = ("description", "parameters", "instructions", "human_format", "effect", "timeout", "max_result_chars")
     return {
@@ -234,7 +234,7 @@ def _after_save(saved: SavedVersion, name: str, status_code: int = status.HTTP_2
 
 
 def _own(request: Request, name: str) -> tuple[Membership, Tool]:
-    """The member and the tool. Needs the right `catalogue` for its category."""
+    """Return the member and the tool. Needs the right `catalogue` for its category."""
     member = api_member(request, right=Right.CATALOGUE, category=None)
     tool = python_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])
@@ -249,8 +249,8 @@ class PythonToolList(APIView):
         responses={201: SavedPythonToolOut},
     )
     def post(self, request: Request) -> Response:
-        """Needs the right `catalogue` for its category. Its code is checked in the sandbox: where it has problems, a
-        draft is saved, and nothing else. It is called after somebody else has approved it."""
+        """Add the tool. Needs the right `catalogue` for its category. Its code is checked in the sandbox: where it has
+        problems, a draft is saved, and nothing else. It is called after somebody else has approved it."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(NewPythonToolIn, request)
         with refusals():
@@ -267,8 +267,8 @@ class PythonToolCheck(APIView):
         responses=PythonCheckOut,
     )
     def post(self, request: Request) -> Response:
-        """Every problem with its line and what to write instead; and one run with `example`, without a way to the web.
-        Nothing is saved."""
+        """Return every problem with its line and what to write instead; and one run with `example`, without a way to
+        the web. Nothing is saved."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(PythonCheckIn, request)
         content, example = _content(body["name"], body), body.get("example")
@@ -283,7 +283,8 @@ class PythonToolCheck(APIView):
 class PythonToolDetail(APIView):
     @extend_schema(operation_id="python_tools_read", summary="One Python tool", responses=PythonToolOut)
     def get(self, request: Request, name: str) -> Response:
-        """The newest version that was not rejected, with its code. Needs the right `catalogue` for its category."""
+        """Return the newest version that was not rejected, with its code. Needs the right `catalogue` for its
+        category."""
         _, tool = _own(request, name)
         with refusals():
             return Response(PythonToolOut(_shown(tool, _newest(tool))).data)
@@ -295,8 +296,8 @@ class PythonToolDetail(APIView):
         responses=SavedPythonToolOut,
     )
     def put(self, request: Request, name: str) -> Response:
-        """All of it: a draft, or one that waits. Only words of the version in force count at once. Its tests run, and a
-        version with one that fails stays a draft."""
+        """Replace all of it by a new version: a draft, or one that waits. Only words of the version in force count at
+        once. Its tests run, and a version with one that fails stays a draft."""
         member, tool = _own(request, name)
         body = checked(PythonToolIn, request)
         saved = _saved(tool, tool.category, _content(tool.name, body), member, submit=body["submit"])
@@ -318,7 +319,7 @@ class PythonToolTests(APIView):
         responses=paged(ToolTestOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """By name, with what each showed at its last run."""
+        """List the saved tests by name, with what each showed at its last run."""
         _, tool = _own(request, name)
         rows = ToolTestCase.objects.filter(tool=tool).select_related("version")
         rows = rows.defer("version__wire", "version__parameters", "version__implementation")
@@ -331,7 +332,8 @@ class PythonToolTests(APIView):
         responses={201: ToolTestOut},
     )
     def post(self, request: Request, name: str) -> Response:
-        """A call and what must come of it. One of the same name is replaced. It runs with each save of the tool."""
+        """Save a test: a call, and the result that it must have. One of the same name is replaced. It runs with each
+        save of the tool."""
         member, tool = _own(request, name)
         case = _kept(tool, checked(ToolTestIn, request), None, member)
         return Response(ToolTestOut(case).data, status=status.HTTP_201_CREATED)
@@ -354,7 +356,7 @@ def _kept(tool: Tool, body: dict[str, Any], case: ToolTestCase | None, member: M
 class PythonToolTest(APIView):
     @extend_schema(operation_id="python_tool_tests_read", summary="One saved test", responses=ToolTestOut)
     def get(self, request: Request, name: str, test_id: UUID) -> Response:
-        """With what it showed at its last run."""
+        """Return the test with what it showed at its last run."""
         _, tool = _own(request, name)
         return Response(ToolTestOut(test_or_404(tool, test_id)).data)
 
@@ -365,14 +367,14 @@ class PythonToolTest(APIView):
         responses=ToolTestOut,
     )
     def put(self, request: Request, name: str, test_id: UUID) -> Response:
-        """All of it, its name included. What it showed before is gone."""
+        """Replace all of the test, its name included. What it showed before is gone."""
         member, tool = _own(request, name)
         case = test_or_404(tool, test_id)
         return Response(ToolTestOut(_kept(tool, checked(ToolTestIn, request), case, member)).data)
 
     @extend_schema(operation_id="python_tool_tests_delete", summary="Delete a saved test", responses={204: None})
     def delete(self, request: Request, name: str, test_id: UUID) -> Response:
-        """Its outcomes go with it."""
+        """Delete the test with its outcomes."""
         member, tool = _own(request, name)
         case = test_or_404(tool, test_id)
         with refusals():
@@ -388,7 +390,7 @@ class PythonToolTestRun(APIView):
         responses=TestRunOut,
     )
     def post(self, request: Request, name: str) -> Response:
-        """All of them, in the sandbox and without a way to the web, at most 10 seconds each and 30 together."""
+        """Run all tests, in the sandbox and without a way to the web, at most 10 seconds each and 30 together."""
         member, tool = _own(request, name)
         wanted = checked(TestRunIn, request).get("version")
         with refusals():
@@ -414,7 +416,7 @@ class AgentsMakeTools(APIView):
         responses=AgentsMakeToolsOut,
     )
     def get(self, request: Request) -> Response:
-        """Needs the right `approve_code` for every category."""
+        """Return whether agents may make tools. Needs the right `approve_code` for every category."""
         member = api_member(request, right=Right.APPROVE_CODE)
         return self._shown(member)
 
@@ -425,7 +427,7 @@ class AgentsMakeTools(APIView):
         responses=AgentsMakeToolsOut,
     )
     def put(self, request: Request) -> Response:
-        """From the next call on. Tools that agents made stay as they are."""
+        """Set the switch from the next call on. Tools that agents made stay as they are."""
         member = api_member(request, right=Right.APPROVE_CODE)
         allowed = checked(AgentsMakeToolsIn, request)["agents_make_tools"]
         with refusals():

@@ -1,4 +1,4 @@
-"""What stands between Python and a version that somebody decides on: its form, what is wrong in the code, its tests.
+"""Checks of a Python version before somebody decides on it: its form, what is wrong in the code, its tests.
 
 All of it runs in the sandbox, bounded, and before a transaction begins.
 """
@@ -50,7 +50,7 @@ class PythonContent:
     max_result_chars: int = 40_000
 
     def definition(self) -> Definition:
-        """The same as a version has it: what a model reads holds no hidden characters."""
+        """Return the definition as a version has it: what a model reads holds no hidden characters."""
         return Definition(
             self.name,
             normalised(self.description),
@@ -77,7 +77,7 @@ def check_definition(definition: Definition) -> None:
 
 
 def problems_of(definition: Definition, organisation_id: int) -> list[Problem]:
-    """What is wrong with the code, by line. Takes a child process and the sandbox; one query for helpers."""
+    """Return the problems of the code, by line. Takes a child process and the sandbox; one query for helpers."""
     implementation = definition.implementation
     try:
         return check_python(
@@ -117,7 +117,7 @@ def run_once(
 
 
 def complaint_about_arguments(definition: Definition, arguments: Any, organisation_id: int) -> str:
-    """Why a call with these arguments does not fit the schema, or empty."""
+    """Return why a call with these arguments does not fit the schema, or empty."""
     try:
         found = complaints_about(json.dumps(definition.parameters), arguments, organisation_id)
     except ToolError as error:
@@ -127,14 +127,14 @@ def complaint_about_arguments(definition: Definition, arguments: Any, organisati
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check showed: problems by line, the line for people, and one run where there was something to try."""
+    """Result of a check: problems by line, the line for people, and one run where there was something to try."""
 
     definition: Definition
     problems: Sequence[Problem] = ()
     display: str = ""
     result: str = ""
     error: str = ""
-    #: Whether the code ran with the example.
+    #: True where the code ran with the example.
     has_run: bool = False
 
     @property
@@ -143,14 +143,14 @@ class Checked:
 
     @property
     def refusal(self) -> str:
-        """Why it cannot be submitted, with the lines; empty where it can."""
+        """Reason why it cannot be submitted, with the lines; empty where it can."""
         found = [str(each) for each in self.problems if each.blocks]
         rest = len(found) - NAMED
         return " ".join([*found[:NAMED], *([f"And {rest} more."] if rest > 0 else [])])
 
 
 def check_content(definition: Definition, example: Mapping[str, Any] | None, organisation_id: int) -> Checked:
-    """What is wrong with the code, and what one call with `example` shows. Nothing is saved.
+    """Return the problems of the code, and the result of one call with `example`. Nothing is saved.
 
     Raises ChangeRefused with the field at fault where it has not the form of a Python tool. Three queries at most.
     """
@@ -171,7 +171,7 @@ def check_content(definition: Definition, example: Mapping[str, Any] | None, org
 
 @dataclass(frozen=True)
 class TestOutcome:
-    """What a saved test showed."""
+    """Outcome of a saved test."""
 
     case: ToolTestCase
     has_passed: bool

@@ -36,7 +36,8 @@ def _is_object(text: str) -> None:
 
 
 class PythonToolForm(forms.Form):
-    """`tool` is the one that gets a version; None for a new one, which is named and put into a category here."""
+    """Form of a Python tool. `tool` is the one that gets a version; None for a new one, which is named and put into a
+    category here."""
 
     name = forms.CharField(max_length=64, help_text="Letters, digits, _ and -. The model calls it by this.")
     category = forms.ChoiceField()
@@ -123,7 +124,7 @@ class PythonToolForm(forms.Form):
         return value
 
     def content(self, tool: Tool | None) -> PythonContent:
-        """What the form says, once it is valid."""
+        """Return the content of the form, once it is valid."""
         said = self.cleaned_data
         return PythonContent(
             tool.name if tool else said["name"],
@@ -141,7 +142,7 @@ class PythonToolForm(forms.Form):
 
 
 def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
-    """What the editor begins with; `modules` are versions of modules to import in place of those that it imports."""
+    """Return the values that the editor begins with; `modules`: versions of modules in place of those it imports."""
     if version is None:
         return {
             "parameters": json.dumps(SCHEMA, indent=2),
@@ -169,7 +170,7 @@ def initial_of(version: ToolVersion | None, modules: Mapping[str, int] = Mapping
 
 
 class ToolTestForm(forms.Form):
-    """One call and what must come of it."""
+    """Form of a saved test: one call, and the result that it must have."""
 
     name = forms.CharField(label="Name of the test", max_length=100)
     arguments = forms.CharField(

@@ -11,7 +11,7 @@ from capabilities.models import Category, Tool, ToolKind, ToolTestCase, ToolVers
 
 
 def python_tool_or_404(name: str) -> Tool:
-    """One query."""
+    """Return the Python tool of this name. Raises Http404. One query."""
     tools = Tool.objects.select_related("category", "current_version")
     tool = tools.filter(name=name, kind=ToolKind.PYTHON).first()
     if tool is None:
@@ -28,13 +28,13 @@ def category_named(name: str) -> Category:
 
 
 def newest_version(tool: Tool) -> ToolVersion | None:
-    """What the editor begins with: the newest one that was not rejected. One query."""
+    """Return the version that the editor begins with: the newest one that was not rejected. One query."""
     versions = ToolVersion.objects.filter(tool=tool).exclude(status=VersionStatus.REJECTED)
     return versions.order_by("-number").first()
 
 
 def tests_of(tool: Tool) -> list[ToolTestCase]:
-    """One query."""
+    """Return the tool's saved tests. One query."""
     return list(ToolTestCase.objects.filter(tool=tool).select_related("version").order_by("name"))
 
 
@@ -46,6 +46,6 @@ def test_or_404(tool: Tool, test_id: UUID) -> ToolTestCase:
 
 
 def waiting_number(tool: Tool) -> int:
-    """Of the newest version that waits for approval; 0 for none. One query."""
+    """Return the number of the newest version that waits for approval; 0 for none. One query."""
     waiting = ToolVersion.objects.filter(tool=tool, status=VersionStatus.PENDING).order_by("-number")
     return waiting.values_list("number", flat=True).first() or 0

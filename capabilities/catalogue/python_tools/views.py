@@ -42,7 +42,7 @@ from toolhub.tenants.pages import signed_in
 @require_http_methods(["GET", "POST"])
 @signed_in
 def tool_python_create(request: MemberRequest, org: str) -> HttpResponse:
-    """What `do` says of a form: `check` saves nothing, `draft` and `submit` save a version."""
+    """Add a tool; `do` of the form sent: `check` saves nothing, `draft` and `submit` save a version."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     return _editor(request, member, None)
 
@@ -50,7 +50,7 @@ def tool_python_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def tool_python_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The same for the next version of a tool. The form begins with the newest one."""
+    """Change a tool, as `tool_python_create`: its next version is saved. The form begins with the newest one."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = python_tool_or_404(name)
     check_right(member, Right.CATALOGUE, tool.category.name)
@@ -169,7 +169,7 @@ def tool_test_delete(request: MemberRequest, org: str, name: str, test_id: UUID)
 @require_POST
 @signed_in
 def tool_agents_switch(request: MemberRequest, org: str) -> HttpResponse:
-    """Whether agents of the organisation may make tools (`allowed=1`)."""
+    """Set whether agents of the organisation may make tools (`allowed=1`)."""
     member = member_or_404(request, right=Right.APPROVE_CODE)
     allowed = request.POST.get("allowed") == "1"
     try:

@@ -169,7 +169,7 @@ def save_test(
 
 @configuration_write("name")
 def delete_test(case: ToolTestCase, *, actor: Membership) -> None:
-    """Needs the right `catalogue` for the tool's category."""
+    """Delete a saved test. Needs the right `catalogue` for the tool's category."""
     require(actor, Right.CATALOGUE, [case.tool.category.name])
     record("tool.test_delete", case.tool, actor=actor, before={"test": case.name})
     case.delete()
@@ -188,7 +188,7 @@ def note_outcomes(outcomes: Sequence[TestOutcome], version: ToolVersion | None) 
 
 @configuration_write("agents_make_tools")
 def let_agents_make_tools(allowed: bool, *, actor: Membership) -> None:
-    """Whether agents of the organisation may make tools; what they make waits for approval. Needs the right
+    """Set whether agents of the organisation may make tools; what they make waits for approval. Needs the right
     `approve_code` for every category."""
     require(actor, Right.APPROVE_CODE, [EVERY_CATEGORY])
     organisation = Organisation.objects.get(pk=actor.organisation_id)

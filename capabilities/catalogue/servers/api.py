@@ -80,7 +80,7 @@ SHOWN = ("name", "title", "transport", "stdio_name", "start_seconds", "pinned_pr
 
 
 def shown(server: McpServer, reader: Membership) -> dict[str, Any]:
-    """One server, with the counts of `shown_servers`."""
+    """Return one server, with the counts of `shown_servers`."""
     info = server.server_info if isinstance(server.server_info, dict) else {}
     body = {
         **{name: getattr(server, name) for name in SHOWN},
@@ -102,7 +102,7 @@ class ServerList(APIView):
         operation_id="mcp_servers_list", summary="MCP servers", parameters=PAGE_PARAMETERS, responses=paged(ServerOut)
     )
     def get(self, request: Request) -> Response:
-        """By name. Needs the right `catalogue`."""
+        """List the servers by name. Needs the right `catalogue`."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         rows = shown_servers().defer(None).defer("credential__client_secret")
         return Response(page(request, rows, "name", lambda row: shown(row, member)))
@@ -111,7 +111,8 @@ class ServerList(APIView):
         operation_id="mcp_servers_create", summary="Add an MCP server", request=ServerIn, responses={201: ServerOut}
     )
     def post(self, request: Request) -> Response:
-        """Nothing is asked of it yet: test it, then read its tools. Needs the right `catalogue` for every category."""
+        """Add a server. It is not asked anything yet: test it, then read its tools. Needs the right `catalogue` for
+        every category."""
         member = api_member(request, right=Right.CATALOGUE)
         content = ServerContent(**checked(ServerIn, request))
         with refusals():
@@ -122,7 +123,7 @@ class ServerList(APIView):
 class ServerDetail(APIView):
     @extend_schema(operation_id="mcp_servers_read", summary="One MCP server", responses={200: ServerOut, 404: ErrorOut})
     def get(self, request: Request, name: str) -> Response:
-        """Needs the right `catalogue`."""
+        """Return one server. Needs the right `catalogue`."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         return Response(shown(server_or_404(name), member))
 
@@ -133,7 +134,7 @@ class ServerDetail(APIView):
         responses={200: ServerOut, 404: ErrorOut},
     )
     def patch(self, request: Request, name: str) -> Response:
-        """What is left out stays. With another address or credential all its tools are kept back until it was read
+        """Change the given fields. With another address or credential all its tools are kept back until it was read
         again and they were accepted."""
         member = api_member(request, right=Right.CATALOGUE)
         server = server_or_404(name)
@@ -146,7 +147,7 @@ class ServerDetail(APIView):
         operation_id="mcp_servers_delete", summary="Remove an MCP server", responses={204: None, 404: ErrorOut}
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Its tools are taken out of use; their history stays."""
+        """Remove the server: its tools are taken out of use; their history stays."""
         member = api_member(request, right=Right.CATALOGUE)
         server = server_or_404(name)
         with refusals():
@@ -167,8 +168,8 @@ class ServerRead(APIView):
         responses={202: ServerReadOut, 404: ErrorOut, 409: ErrorOut},
     )
     def post(self, request: Request, name: str) -> Response:
-        """A worker reads them into an import, for a person to review. One that is open is returned as it is. 409
-        `conflict` if the server is switched off, or too many imports are open. Needs the right `catalogue`."""
+        """Have a worker read its tools into an import, for a person to review. One that is open is returned as it is.
+        409 `conflict` if the server is switched off, or too many imports are open. Needs the right `catalogue`."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         server = server_or_404(name)
         with refusals():
@@ -194,9 +195,9 @@ class ServerAccept(APIView):
         responses={200: ServerAcceptedOut, 404: ErrorOut, 409: ErrorOut},
     )
     def post(self, request: Request, name: str) -> Response:
-        """Tools that are kept back although the server offers them as they were accepted, such as after it moved. 409
-        `conflict` for one that it offers otherwise: decide on its version that waits. Needs the right `approve_code`
-        for their categories."""
+        """Use tools again that are kept back although the server offers them as they were accepted, such as after it
+        moved. 409 `conflict` for one that it offers otherwise: decide on its version that waits. Needs the right
+        `approve_code` for their categories."""
         member = api_member(request, right=Right.APPROVE_CODE, category=None)
         server = server_or_404(name)
         names = checked(ServerAcceptIn, request).get("tools")

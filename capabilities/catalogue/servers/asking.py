@@ -1,4 +1,4 @@
-"""Asks a server for its tools, with the credential that is meant for that. No rows are written."""
+"""Request to a server for its tools, with the credential that is meant for that. No rows are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_ACCOUNT = "Each member has an own account there: somebody must read its tools
 
 
 class ServerNotRead(Exception):
-    """The server cannot be asked, or did not answer. The message is one or more sentences for people, without secrets.
+    """Reason why the server cannot be asked, or did not answer: one or more sentences for people, without secrets.
 
     `url` is the page of ours on which the reader connects an account, where that is what is missing.
     """
@@ -34,8 +34,9 @@ class ServerNotRead(Exception):
 
 
 def reader_of(server: McpServer) -> Membership | None:
-    """With whose account a server is read by the clock, where each member has an own one: who had it read last, while
-    that member administers the catalogue. None where the organisation has one credential, or there is none.
+    """Return the member whose account a server is read with by the clock, where each member has an own one: who had it
+    read last, while that member administers the catalogue. None where the organisation has one credential, or there is
+    none.
 
     Raises ServerNotRead where it needs somebody's account and there is nobody. One query.
     """
@@ -48,7 +49,7 @@ def reader_of(server: McpServer) -> Membership | None:
 
 
 def address_for(server: McpServer, reader: Membership | None) -> ServerAddress:
-    """Where the server is, with the credential of the organisation or the reader's own. Raises ServerNotRead."""
+    """Return the server's address, with the organisation's credential or the reader's own. Raises ServerNotRead."""
     try:
         return address_of(server, _credential(server, reader))
     except LinkNeeded as needed:

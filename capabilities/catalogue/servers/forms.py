@@ -18,7 +18,7 @@ PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 
 
 class ServersAddress(ListAddress):
-    """What is looked for, and where the page begins."""
+    """Query of the list of servers: search words, and where the page begins."""
 
     q = forms.CharField(required=False, max_length=100)
 

@@ -1,4 +1,4 @@
-"""Which worker hears of a server that its list changed: one for each server, by a lease that is renewed."""
+"""Worker that listens to a server for changes of its list: one for each server, by a lease that is renewed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolhub.tenants.rows.scope import system_scope
 
 #: Seconds that a server is one worker's to listen to, unless it is renewed.
 LEASE_SECONDS = 60.0
-#: What says where a server is and how it is signed: with another one, it is listened to anew.
+#: Columns that say where a server is and how it is signed: with other ones, it is listened to anew.
 PLACE = ("transport", "url", "stdio_name", "credential_id", "read_by_id")
 Place = tuple[object, ...]
 
@@ -34,7 +34,7 @@ def take_to_listen(owner: str, *, without: Collection[int], full: Collection[int
 
 
 def renew_listening(owner: str, keys: Collection[int]) -> Mapping[int, Place]:
-    """Hold on to these servers; those that still are the owner's and switched on, with where they are now. Two
+    """Hold on to these servers; return those that still are the owner's and switched on, with where they are now. Two
     statements, none for none."""
     if not keys:
         return {}

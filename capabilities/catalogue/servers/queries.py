@@ -33,8 +33,8 @@ KEPT_BACK = Q(current_version__isnull=False) & ~Q(quarantine="")
 
 
 def shown_servers() -> QuerySet[McpServer]:
-    """Servers with their credential, and with `tool_count`, `kept_back_count` and `waiting_count`: its tools in force,
-    those of them that are kept back, and definitions that wait for a decision in an import."""
+    """Return the servers with their credential, and with `tool_count`, `kept_back_count` and `waiting_count`: its tools
+    in force, those of them that are kept back, and definitions that wait for a decision in an import."""
     tools = Tool.objects.filter(server=OuterRef("pk"), current_version__isnull=False)
     waiting = ImportedTool.objects.filter(
         tool_import__server=OuterRef("pk"), tool_import__status=ImportStatus.REVIEW, status__in=UNDECIDED
@@ -56,7 +56,7 @@ def _count(rows: QuerySet[Any], by: str) -> Coalesce:
 
 
 def servers_page(*, q: str = "", after: str = "", before: str = "") -> Page[McpServer]:
-    """By name. One query."""
+    """Return one page of servers by name. One query."""
     servers = shown_servers()
     if q:
         servers = servers.filter(Q(name__icontains=q) | Q(title__icontains=q))
@@ -65,7 +65,7 @@ def servers_page(*, q: str = "", after: str = "", before: str = "") -> Page[McpS
 
 @dataclass(frozen=True)
 class ServerNumbers:
-    """Servers in all, switched off, and failing; and the tools of theirs that are kept back."""
+    """Number of servers in all, switched off, and failing; and of the tools of theirs that are kept back."""
 
     servers: int
     off: int
@@ -74,7 +74,7 @@ class ServerNumbers:
 
 
 def server_numbers() -> ServerNumbers:
-    """Two queries."""
+    """Count the servers and the tools kept back. Two queries."""
     row = McpServer.objects.aggregate(
         servers=Count("pk"),
         off=Count("pk", filter=Q(is_enabled=False)),
@@ -85,7 +85,7 @@ def server_numbers() -> ServerNumbers:
 
 
 def server_or_404(name: str) -> McpServer:
-    """As `shown_servers`, with all its columns. One query."""
+    """Return the server of this name as `shown_servers` does, with all its columns. Raises Http404. One query."""
     server = shown_servers().defer(None).defer("credential__client_secret").filter(name=name).first()
     if server is None:
         raise Http404("No such server.")
@@ -93,7 +93,8 @@ def server_or_404(name: str) -> McpServer:
 
 
 def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> Page[Tool]:
-    """Its tools by name, each with `waiting_number`: of the newest version that waits for approval. One query."""
+    """Return the server's tools by name, each with `waiting_number`: of the newest version that waits for approval. One
+    query."""
     waiting = ToolVersion.objects.filter(tool=OuterRef("pk"), status=VersionStatus.PENDING).order_by("-number")
     tools = (
         Tool.objects.filter(server=server)
@@ -105,20 +106,21 @@ def tools_of_server(server: McpServer, *, after: str = "", before: str = "") -> 
 
 
 def offered_tools(server: McpServer) -> Sequence[str]:
-    """Names of its tools that are kept back although it offers them as they were accepted. One query."""
+    """Return the names of its tools that are kept back although it offers them as they were accepted. One query."""
     tools = Tool.objects.filter(KEPT_BACK, server=server, is_offered=True)
     return list(tools.order_by("name").values_list("name", flat=True))
 
 
 def imports_of_server(server: McpServer) -> Sequence[ToolImport]:
-    """The newest, with `waiting_count`: the definitions in each that wait for a decision. One query."""
+    """Return the server's newest imports, with `waiting_count`: the definitions in each that wait for a decision. One
+    query."""
     waiting = Count("found", filter=Q(found__status__in=UNDECIDED))
     rows = ToolImport.objects.filter(server=server).defer("document").annotate(waiting_count=waiting)
     return list(rows.order_by("-pk")[:IMPORTS_SHOWN])
 
 
 def removal_told(server: McpServer) -> str:
-    """What will happen when it is removed, in sentences. Two queries, one where it has no tools."""
+    """Return the effects of the server's removal, in sentences. Two queries, one where it has no tools."""
     tools = Tool.objects.filter(server=server, current_version__isnull=False)
     count = tools.count()
     if not count:
@@ -135,7 +137,7 @@ def removal_told(server: McpServer) -> str:
 
 
 def test_of_server(server: McpServer) -> ConnectionTest | None:
-    """What its last test showed. One query."""
+    """Return the result of the server's last test, or None. One query."""
     return ConnectionTest.objects.filter(server=server).first()
 
 
@@ -143,13 +145,12 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
     return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
 
 
-#: Where the member of a request holds the counts of the menu between its entries: they are read together.
+#: Attribute in which the member of a request holds the counts of the menu between its entries: they are read together.
 _COUNTS = "_catalogue_counts"
 
 
 def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
-    """How many tools of servers are kept back, imports of servers wait, and tools a model's provider refuses. One
-    query."""
+    """Count tools of servers kept back, imports of servers waiting, and tools that providers refuse. One query."""
     own = {"organisation": OuterRef("pk")}
     kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
     imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, server__isnull=False, **own)
@@ -160,8 +161,8 @@ def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
 
 
 def refused_told(member: Membership) -> tuple[int, str]:
-    """How many tools a model's provider refuses, and a sentence that says so; for those who look after the catalogue.
-    One query, none for others."""
+    """Return the number of tools that a model's provider refuses, and a sentence that says so; for those who look after
+    the catalogue. One query, none for others."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
     *_, count = vars(member)[_COUNTS] = _catalogue_counts(member)
@@ -171,8 +172,9 @@ def refused_told(member: Membership) -> tuple[int, str]:
 
 
 def servers_told(member: Membership) -> tuple[int, str]:
-    """How many tools of servers are kept back until somebody decides, and imports of servers wait for review, and a
-    sentence that says so; for those who see servers. One query, none for others, and none behind `refused_told`."""
+    """Return the number of tools of servers that are kept back until somebody decides and of imports of servers that
+    wait for review, and a sentence that says so; for those who see servers. One query, none for others, and none behind
+    `refused_told`."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
     tools, reviews, _ = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)

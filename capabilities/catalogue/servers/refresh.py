@@ -1,4 +1,4 @@
-"""Reads servers again: which are due, what changed at them, and what becomes of it. Never a silent update.
+"""Repeated reading of servers: which are due, what changed at them, and what follows. Never a silent update.
 
 A tool whose definition is another one now is kept back, with the new definition as a version that waits; one that is
 gone is kept back; new ones wait in an import. One worker reads a server at a time, by a conditional UPDATE.
@@ -87,14 +87,14 @@ FELL_OVER = "It could not be read: the service ran into a mistake of its own. It
 
 @dataclass
 class Changes:
-    """What a reading found: names of our tools, and of definitions that are none yet."""
+    """Changes that a reading found: names of our tools, and of definitions that are none yet."""
 
     changed: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     #: Gone before, and offered again as they were.
     back: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
-    #: What the server called itself before, where that is another name.
+    #: Name that the server gave itself before, where that is another one.
     renamed_from: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Changes:
 
 
 def claim_due(full: Collection[int] = ()) -> tuple[int, int] | None:
-    """The key and the organisation of a server that is due, from now on this caller's to read; None where none is.
+    """Return key and organisation of a server that is due, from now on this caller's to read; None where none is.
 
     `full`: organisations of which no server is taken now. Two statements.
     """
@@ -147,7 +147,7 @@ def refresh_server(key: int, organisation_id: int, stopped: threading.Event | No
 
 
 def note_word(keys: Collection[int]) -> None:
-    """These servers say that their lists changed: they are read soon, however often they say so."""
+    """Note that the lists of these servers changed: the servers are read soon, however often they say so."""
     if not keys:
         return
     soon = timezone.now()
@@ -166,7 +166,7 @@ def note_word(keys: Collection[int]) -> None:
 
 
 def read_for_import(tool_import: ToolImport) -> ReadSource:
-    """The reader of imports from servers: its tools, for a person to review. What changed is noted on the way."""
+    """Read a server for imports: its tools, for a person to review. What changed is noted on the way."""
     assert tool_import.server_id is not None
     server = McpServer.objects.select_related("credential", "organisation").get(pk=tool_import.server_id)
     if not server.is_enabled:
@@ -184,14 +184,14 @@ def read_for_import(tool_import: ToolImport) -> ReadSource:
 
 
 def source_of(server: McpServer, listing: Listing) -> ReadSource:
-    """What the server offers, as imports take it, read in a child process. Raises SourceRefused and ConfinedError."""
+    """Return the server's offer as imports take it, read in a child process. Raises SourceRefused and ConfinedError."""
     answer = {"tools": [each.definition for each in listing.tools], "protocolVersion": listing.protocol}
     source = read_text(json.dumps(answer), server.organisation_id, server=server.name)
     return replace(source, summary={**source.summary, "note": listing.note}) if listing.note else source
 
 
 def note_failure(server: McpServer, sentence: str) -> None:
-    """The server could not be read. It is asked again after as long as it has been failing, within bounds."""
+    """Note that the server could not be read. It is asked again after as long as it has been failing, within bounds."""
     since = server.failing_since or timezone.now()
     pause = min(LONGEST, max(SHORTEST, (timezone.now() - since).total_seconds()))
     again = from_now(pause) if server.refreshed_at is not None or server.refresh_at is not None else None
@@ -201,7 +201,7 @@ def note_failure(server: McpServer, sentence: str) -> None:
 
 
 def _same_place(server: McpServer) -> Any:
-    """The server, while it still leads to where it was read."""
+    """Return a query for the server, while it still leads to where it was read."""
     names = ("transport", "url", "stdio_name", "credential_id")
     return McpServer.objects.filter(pk=server.pk, **{name: getattr(server, name) for name in names})
 
@@ -218,7 +218,7 @@ def note_listing(
     reader: Membership | None = None,
     imports_new: bool = False,
 ) -> Changes | None:
-    """Put on record what a server said, and keep back each of its tools that is not what was accepted. None where the
+    """Put on record a server's listing, and keep back each of its tools that is not what was accepted. None where the
     server leads elsewhere by now: then nothing is written. `source` is what `source_of` made of the listing.
 
     `reader`: who had it read. `imports_new`: definitions that no tool has come from wait in an import from then on.
@@ -267,7 +267,7 @@ def _write_facts(before: McpServer, listing: Listing, digest: str, reader: Membe
 
 
 def _renamed_from(before: McpServer, info: Mapping[str, Any]) -> str:
-    """What the server called itself when it was read before, where that is another name."""
+    """Return the server's own name at the reading before, where that is another one; else ""."""
     was = before.server_info.get("name") if isinstance(before.server_info, dict) else None
     return str(was) if was and was != info.get("name") else ""
 
@@ -306,8 +306,8 @@ def _note_gone(tool: Tool, flaw: str, changes: Changes) -> None:
 
 
 def _note_same(tool: Tool, changes: Changes) -> None:
-    """It is offered as it was accepted. One that was only gone is used again; one that changed and changed back waits
-    for a person, and so does one whose server leads elsewhere."""
+    """Note a tool that is offered as it was accepted. One that was only gone is used again; one that changed and
+    changed back waits for a person, and so does one whose server leads elsewhere."""
     if tool.is_offered:
         return
     columns: dict[str, Any] = {"is_offered": True}
@@ -408,12 +408,12 @@ def _keep_back(tool: Tool, reason: str) -> None:
 
 
 def _reason_of(tool: Tool, reason: str) -> str:
-    """Why it is kept back: what a person said of it stays."""
+    """Return why the tool is kept back; a reason that a person gave stays."""
     return tool.quarantine if tool.quarantined_by_id is not None else storable(reason, MAX_QUARANTINE)
 
 
 def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> None:
-    """The server is another one, by what it calls itself: nothing of it is used before somebody looked."""
+    """Keep back the tools of a server that calls itself by another name: none is used before somebody looked."""
     now = str(info.get("name") or "nothing")
     reason = storable(f"Its server calls itself {now[:100]} now, and was {was[:100]}.", MAX_QUARANTINE)
     free = Tool.objects.filter(server=server, quarantine__in=("", GONE)).exclude(current_version=None)
@@ -421,7 +421,7 @@ def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> 
 
 
 def _waiting_by_service(tools: Iterable[Tool]) -> list[ToolVersion]:
-    """Versions that a reading made, and that wait."""
+    """Return the versions that a reading made, and that wait."""
     return list(ToolVersion.objects.filter(tool__in=list(tools), status=VersionStatus.PENDING, created_by=None))
 
 
@@ -434,7 +434,7 @@ def _rejected_by_people(tools: Iterable[Tool]) -> dict[int, list[ToolVersion]]:
 
 
 def _written_lately(tools: Iterable[Tool]) -> dict[int, int]:
-    """How many versions readings made of each tool within a day."""
+    """Count by tool the versions that readings made of it within a day."""
     rows = ToolVersion.objects.filter(tool__in=list(tools), created_by=None, created_at__gt=from_now(-86_400.0))
     return dict(rows.values_list("tool").annotate(count=Count("pk")))
 
@@ -449,7 +449,7 @@ def _reject_waiting(tools: Iterable[Tool], reason: str) -> None:
 
 
 def _import_new(server: McpServer, source: ReadSource) -> None:
-    """An import with what the server offers, in place of the one that an earlier reading made: that is closed, or
+    """Make an import with what the server offers, in place of the one that an earlier reading made: that is closed, or
     removed where nobody decided on any of it. What somebody dismissed before, and that says the same, is dismissed."""
     earlier = ToolImport.objects.filter(server=server, membership=None, status=ImportStatus.REVIEW)
     decided = ImportedTool.objects.filter(tool_import=OuterRef("pk")).exclude(decided_by=None)

@@ -39,7 +39,7 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def server_list(request: MemberRequest, org: str) -> HttpResponse:
-    """The servers by name, with how each is doing."""
+    """List the servers by name, with how each is doing."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     address = ServersAddress(request.GET)
     q = address.filters["q"]
@@ -91,7 +91,7 @@ def _form_page(request: MemberRequest, member: Membership, server: McpServer | N
 @require_GET
 @signed_in
 def server_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """One server: how it is doing, its tools, what waits for a decision."""
+    """Show one server: how it is doing, its tools, what waits for a decision."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     server = server_or_404(name)
     address = ListAddress(request.GET)

@@ -51,13 +51,13 @@ RECORDED = 100
 
 
 class ServerRefused(ChangeRefused):
-    """The server cannot be saved."""
+    """Reason why the server cannot be saved."""
 
 
 @dataclass(frozen=True)
 class ServerContent:
-    """What a server's form says. `credential` is the name of a stored credential, "" for none; `stdio_name` the name of
-    an entry in the installation's settings, for a process."""
+    """Content of a server's form. `credential` is the name of a stored credential, "" for none; `stdio_name` the name
+    of an entry in the installation's settings, for a process."""
 
     name: str
     title: str = ""
@@ -73,13 +73,13 @@ class ServerContent:
 
 
 def server_content(server: McpServer) -> ServerContent:
-    """As it is stored."""
+    """Return the content of the server as it is stored."""
     plain = {each.name: getattr(server, each.name) for each in fields(ServerContent)}
     return ServerContent(**plain | {"credential": server.credential.name if server.credential else ""})
 
 
 def tool_prefix(server_name: str) -> str:
-    """What the names of a server's tools begin with."""
+    """Return the prefix of the names of a server's tools."""
     return f"mcp__{server_name}__"
 
 
@@ -111,9 +111,9 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
     """Change a server.
 
     Where it leads to another address or process, or is signed in another way, all its tools are kept back until the
-    server was read again and somebody accepted them, and what waited for approval is rejected: it was said of the one
-    before. A server that has tools keeps its name, which theirs begin with. What an admin switched off, nobody below
-    switches on for their own use.
+    server was read again and somebody accepted them, and what waited for approval is rejected: it belongs to the
+    address or process before. A server that has tools keeps its name, which theirs begin with. What an admin switched
+    off, nobody below switches on for their own use.
     """
     require(actor, Right.CATALOGUE)
     server = McpServer.objects.select_related("credential").get(pk=server.pk)
@@ -146,7 +146,8 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
 
 @configuration_write("server")
 def delete_server(server: McpServer, *, actor: Membership) -> None:
-    """Its tools are taken out of use: their versions are retired and stay on record, under the same names."""
+    """Remove a server, and take its tools out of use: their versions are retired and stay on record, under the same
+    names."""
     require(actor, Right.CATALOGUE)
     server = McpServer.objects.select_related("credential").get(pk=server.pk)
     tools = Tool.objects.filter(server=server)
@@ -202,7 +203,8 @@ def use_as_offered(server: McpServer, names: Collection[str], *, actor: Membersh
 
 
 def forget_what_it_said(server: McpServer) -> None:
-    """Before it is saved: what was read of it is not true of where it leads now, so it is read again at once."""
+    """Forget, before it is saved, what was read of it: it is not true of where it leads now, so it is read again at
+    once."""
     server.protocol, server.instructions, server.list_sha256, server.error = "", "", "", ""
     server.server_info, server.server_capabilities = {}, {}
     was_read = server.refreshed_at is not None or server.failing_since is not None
@@ -303,13 +305,13 @@ def _checked_process(content: ServerContent, organisation: Organisation) -> str:
 
 
 def processes_for(organisation: Organisation) -> tuple[str, ...]:
-    """Names of the processes of this installation that its settings open to the organisation. No query."""
+    """Return the names of processes of this installation that its settings open to the organisation. No query."""
     entries: dict[str, StdioEntry] = settings.TOOLHUB_MCP_STDIO
     return tuple(sorted(name for name, entry in entries.items() if entry.is_open_to(organisation.slug)))
 
 
 def _reached(server: McpServer) -> dict[str, Any]:
-    """What says where its calls go and how they are signed."""
+    """Return the fields that say where its calls go and how they are signed."""
     return {
         "address": (server.transport, server.url, server.stdio_name),
         "credential": server.credential_id,
@@ -328,7 +330,7 @@ def url_without_query(url: str) -> str:
 
 
 def _shown(server: McpServer) -> dict[str, Any]:
-    """What the audit says of it."""
+    """Return the fields that the audit records of it."""
     return {
         "name": server.name,
         "title": server.title,

@@ -138,7 +138,7 @@ class ToolList(APIView):
         responses=paged(ToolOut),
     )
     def get(self, request: Request) -> Response:
-        """The organisation's tools."""
+        """List the organisation's tools."""
         member = api_member(request)
         only_parameters(request, "cursor", "limit", "q", "category", "agent", "sort")
         wanted = {name: str(value).replace("\x00", "") for name, value in request.query_params.items()}
@@ -184,7 +184,7 @@ class ToolBulk(APIView):
         ),
     )
     def post(self, request: Request) -> Response:
-        """All of them or, if one name is unknown, none. Needs the right `catalogue` for each one's category."""
+        """Change all of them or, if one name is unknown, none. Needs the right `catalogue` for each one's category."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         body = checked(ToolBulkIn, request)
         with refusals():
@@ -195,7 +195,7 @@ class ToolBulk(APIView):
 class ToolDetail(APIView):
     @extend_schema(operation_id="tools_read", summary="One tool", responses=ToolOut)
     def get(self, request: Request, name: str) -> Response:
-        """A tool at its current version."""
+        """Return a tool at its current version."""
         api_member(request)
         return Response(ToolOut(get_object_or_404(shown_tools(), name=name)).data)
 
@@ -204,7 +204,7 @@ class ToolDetail(APIView):
         operation_id="tools_update", summary="Switch, move or instruct a tool", request=ToolPart, responses=ToolOut
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Needs the right `catalogue` for its category, and for the one that it moves to."""
+        """Change a tool. Needs the right `catalogue` for its category, and for the one that it moves to."""
         member = api_member(request, right=Right.CATALOGUE, category=None)
         tool = get_object_or_404(shown_tools(), name=name)
         body = checked_part(ToolPart, request)
@@ -238,7 +238,7 @@ class ToolRefusals(APIView):
         responses=paged(ToolRefusalOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """Models whose provider refused the definition in force: it is not sent to them, and turns go on without it."""
+        """List the models whose provider refused the definition in force: turns with them go on without the tool."""
         api_member(request)
         only_parameters(request, "cursor", "limit")
         tool = get_object_or_404(Tool, name=name)

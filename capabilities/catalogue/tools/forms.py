@@ -10,7 +10,8 @@ from toolhub.tenants.addresses import ListAddress
 
 
 class CatalogueFilter(ListAddress):
-    """The catalogue's address: what is looked for, and where the page begins. A value that cannot be is left out."""
+    """Query of the catalogue's list: what is looked for, and where the page begins. A value that cannot be is left
+    out."""
 
     q = forms.CharField(required=False, max_length=100)
     category = forms.CharField(required=False, max_length=64)

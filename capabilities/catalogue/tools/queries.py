@@ -46,7 +46,7 @@ Row = TypeVar("Row", bound=Named)
 
 @dataclass(frozen=True)
 class CatalogueNumbers:
-    """Tools in all, switched on and not set up yet, and the tokens of sending every one that is on."""
+    """Number of tools in all, switched on and not set up yet, and the tokens of sending every one that is on."""
 
     tools: int
     enabled: int
@@ -55,7 +55,7 @@ class CatalogueNumbers:
 
 
 def catalogue_numbers() -> CatalogueNumbers:
-    """One query."""
+    """Count the catalogue's tools and tokens. One query."""
     on = Q(is_enabled=True)
     row = Tool.objects.annotate(is_ready=is_ready()).aggregate(
         tools=Count("pk"),
@@ -78,7 +78,7 @@ def tools_page(
     before: str = "",
     limit: int = PAGE,
 ) -> Page[Tool]:
-    """The tools that match, one page of them. Queries as `found_page`; two more for an agent's.
+    """Return one page of the tools that match. Queries as `found_page`; two more for an agent's.
 
     `q` is searched as `search_tools` does; `state` is `on`, `off`, `set-up`, `waiting` (a version waits for approval),
     `kept-back` or `refused` (a model's provider takes no definition of it); `kind` is one of ToolKind; of an agent, the
@@ -107,13 +107,13 @@ def tools_page(
 
 
 def brought_by(agent: Agent) -> set[int]:
-    """Keys of the tools that a session with the agent begins with, whoever its member is, beside those that load
-    others. Two queries."""
+    """Return the keys of the tools that a session with the agent begins with, whoever its member is, beside those that
+    load others. Two queries."""
     return {each.spec.tool_id for each in candidates_for(agent)}
 
 
 def shown_tools() -> QuerySet[Tool]:
-    """Tools as a list shows them: with category and the short facts of the current version."""
+    """Return the tools as a list shows them: with category and the short facts of the current version."""
     return (
         Tool.objects.select_related("category", "current_version")
         .defer("current_version__wire", "current_version__parameters", "current_version__description")
@@ -122,7 +122,7 @@ def shown_tools() -> QuerySet[Tool]:
 
 
 def shown_tool_or_404(name: str) -> Tool:
-    """One tool as a list shows it."""
+    """Return one tool as a list shows it. Raises Http404."""
     tool = shown_tools().filter(name=name).first()
     if tool is None:
         raise Http404("No such tool.")
@@ -140,7 +140,7 @@ class ToolPage:
 
 
 def tool_page_or_404(name: str, member: Membership) -> ToolPage:
-    """With the agents that the member sees. Seven queries."""
+    """Return the page of a tool with the agents that the member sees. Seven queries."""
     tools = Tool.objects.select_related(
         "category",
         "current_version__created_by__user",
@@ -164,7 +164,7 @@ def tool_page_or_404(name: str, member: Membership) -> ToolPage:
 
 
 def agents_with(tool: Tool, member: Membership) -> list[tuple[Agent, Way]]:
-    """The agents that the member sees and that have the tool or can load it, by name, and how it comes to each. Five
+    """Return the agents that the member sees and that have the tool or can load it, by name, and how each has it. Five
     queries."""
     agents = list(Agent.objects.seen_by(member).defer("prompt").order_by("name", "pk"))
     ways = ways_between(agents, [tool])
@@ -172,14 +172,14 @@ def agents_with(tool: Tool, member: Membership) -> list[tuple[Agent, Way]]:
 
 
 def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:
-    """The first tools that the words find, the best of them first. Queries as `found_page`."""
+    """Return the first tools that the words find, the best of them first. Queries as `found_page`."""
     tools = _of_group(search).exclude(name__in=list(without)).select_related("category", "current_version")
     tools = tools.defer("current_version__wire", "current_version__parameters", "current_version__description")
     return found_page(tools, search.q, limit=SHOWN)
 
 
 def names_found(names: Collection[str], search: Search) -> set[str] | None:
-    """Those of these tools that a search finds; None where nothing is searched. Two queries."""
+    """Return the names of these tools that a search finds; None where nothing is searched. Two queries."""
     if not search:
         return None
     of_group = set(_of_group(search).filter(name__in=list(names)).values_list("name", flat=True))
@@ -191,7 +191,7 @@ def _of_group(search: Search) -> QuerySet[Tool]:
 
 
 def tool_groups() -> list[Group]:
-    """Every category with tools, and how many it has. One query."""
+    """Return every category with tools, and their number. One query."""
     categories = Category.objects.annotate(tool_count=Count("tools")).filter(tool_count__gt=0).order_by("title", "name")
     return [Group(*row) for row in categories.values_list("name", "title", "tool_count")]
 
@@ -226,7 +226,7 @@ def tool_picker(rows: Sequence[Row], fields: Callable[[Row], Fields], search: Se
 
 
 def toolkits_with(tool: Tool) -> Sequence[Toolkit]:
-    """Toolkits that bring the tool, named or with its category. One query."""
+    """Return the toolkits that bring the tool, named or with its category. One query."""
     listed, whole = toolkit_lines([tool.pk], [tool.category_id])
     if tool.name in RESERVED_TOOLS:
         return []

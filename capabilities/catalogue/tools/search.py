@@ -17,7 +17,7 @@ MOST_NAMED = 1_000
 
 
 def by_tokens() -> Combinable:
-    """The most tokens first."""
+    """Return an order by tokens, the most first."""
     return Value(0) - Coalesce(F("current_version__tokens"), Value(0))
 
 
@@ -30,8 +30,8 @@ def found_page(
     before: str = "",
     limit: int = PAGE,
 ) -> Page[Tool]:
-    """Those of these tools that the words of `q` find, one page of them: the best first, or in another order, and by
-    name among those of one place. Without words all of them, in one query.
+    """Return one page of those tools that the words of `q` find: the best first, or in another order, and by name among
+    those of one place. Without words all of them, in one query.
 
     With words three queries, two more where the catalogue has changed: its version, the names, and the page.
     """
@@ -51,5 +51,5 @@ def found_page(
 
 
 def in_order(tools: QuerySet[Tool], order: Combinable | None) -> Keyset[Tool]:
-    """These tools by a number that is annotated as `place`, and by name among those of one number."""
+    """Return these tools by a number that is annotated as `place`, and by name among those of one number."""
     return Keyset(tools.annotate(place=Value(0) if order is None else order), ("place", "name"))

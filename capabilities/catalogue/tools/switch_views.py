@@ -25,7 +25,7 @@ from toolhub.tenants.pages import signed_in
 @require_POST
 @signed_in
 def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """One tool; htmx gets the switch back, or what others lose in its place. Who stops it `now` is not asked."""
+    """Switch one tool; htmx gets the switch back, or what others lose. With `now` nobody is asked first."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
     require(member, Right.CATALOGUE, [tool.category.name])
@@ -48,7 +48,7 @@ def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_POST
 @signed_in
 def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
-    """The ticked tools, all or none."""
+    """Switch the ticked tools, all or none."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     names = sorted(set(request.POST.getlist("names")))
     found = Tool.objects.filter(name__in=names).values_list("category__name", flat=True)
@@ -70,7 +70,7 @@ def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
 
 
 def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -> HttpResponse | None:
-    """What other members lose, where they do and it was not shown yet."""
+    """Return a page of what other members lose, where they do and it was not shown yet; else None."""
     if request.POST.get("enabled") == "1":
         return None
     try:
@@ -90,7 +90,7 @@ def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -
 
 
 def _back(request: MemberRequest, member: Membership) -> HttpResponse:
-    """To the page that the switch was on, not to the one that asked."""
+    """Redirect to the page that the switch was on, not to the one that asked."""
     page = request.POST.get("back", "")
     is_ours = url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
     return redirect(page if is_ours else page_before(request, member))

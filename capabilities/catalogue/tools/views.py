@@ -39,7 +39,7 @@ from toolhub.tenants.pages import signed_in
 
 
 def mark_tool(tool: Tool, *, may_switch: bool) -> None:
-    """What a row shows beside the row's own columns."""
+    """Set on the tool what its row shows beside the row's own columns."""
     spec = registry.services.get(tool.service)
     tool.may_switch = may_switch  # type: ignore[attr-defined]
     tool.is_off_here = spec is not None and not spec.is_available  # type: ignore[attr-defined]
@@ -54,7 +54,7 @@ def tool_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
 def _tool_page(
     request: MemberRequest, member: Membership, name: str, instructions: InstructionsForm | None = None
 ) -> HttpResponse:
-    """With the form of instructions as it was sent, where that was wrong."""
+    """Show the page of a tool, with the form of instructions as it was sent where that was wrong."""
     page = tool_page_or_404(name, member)
     version = page.tool.current_version
     mark_tool(page.tool, may_switch=member.has_right(Right.CATALOGUE, page.tool.category.name))
@@ -99,8 +99,8 @@ def _tool_page(
 
 
 def _about_keeping_back(member: Membership, tool: Tool) -> dict[str, Any]:
-    """Whether the member may keep the tool back, or release it, and why not. Four queries at most, and none for one
-    that is not kept back."""
+    """Return whether the member may keep the tool back, or release it, and why not. Four queries at most, and none for
+    one that is not kept back."""
     category = tool.category.name
     may_release = bool(tool.quarantine) and may_decide(member, category)
     why_not = ""
@@ -116,7 +116,7 @@ def _about_keeping_back(member: Membership, tool: Tool) -> dict[str, Any]:
 @require_POST
 @signed_in
 def tool_instruct(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Say what the model is told beside the tool: its next version."""
+    """Save the instructions that the model reads beside the tool: its next version."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     tool = shown_tool_or_404(name)
     form = InstructionsForm(request.POST)
@@ -146,7 +146,7 @@ def tool_try_again(request: MemberRequest, org: str, name: str, refusal_id: UUID
 @require_GET
 @signed_in
 def tool_members(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """Who may use the tool, and why; a part of its page, or a page of its own."""
+    """Show who may use the tool, and why; a part of its page, or a page of its own."""
     member = member_or_404(request, right=Right.ROLES, category=None)
     tool = shown_tool_or_404(name)
     if not member.has_right(Right.ROLES, tool.category.name):

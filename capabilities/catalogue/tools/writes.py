@@ -54,14 +54,14 @@ RESERVED_NAMES = frozenset({"bulk"})
 
 
 class ToolRefused(ChangeRefused):
-    """The tool cannot be saved."""
+    """Reason why the tool cannot be saved."""
 
 
 @dataclass(frozen=True)
 class Definition:
     """The content of a tool version, before it is one.
 
-    `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model is told them beside,
+    `timeout` is in seconds. `instructions` are no part of what is sent as the tool: the model reads them beside it,
     while the tool is at hand. `implementation` is what runs, as its kind says; `human_format` shows a call in one line.
     """
 
@@ -104,7 +104,7 @@ class Definition:
                 raise ToolRefused(name, "The text holds half a character, or one that databases refuse (U+0000).")
 
 
-#: What a version holds beside the tool's name, description and parameters, in the order of Definition.
+#: Fields of a version beside the tool's name, description and parameters, in the order of Definition.
 KNOBS = (
     "effect",
     "on_crash",
@@ -120,7 +120,7 @@ KNOBS = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a tool comes from, beside its content: what runs it, what signs its calls, who or what made it."""
+    """Origin of a tool, beside its content: what runs it, what signs its calls, who or what made it."""
 
     kind: ToolKind = ToolKind.BUILTIN
     server: McpServer | None = None
@@ -180,7 +180,7 @@ def check_maker(name: str, origin: Origin) -> None:
 
 
 def add_tools(category: Category, contents: Collection[tuple[Definition, Origin]]) -> list[Tool]:
-    """Many new tools of a category, without a version yet, in the caller's transaction and without an audit row.
+    """Add many new tools to a category, without a version yet, in the caller's transaction and without an audit row.
 
     Raises ToolRefused for content or a name that cannot be. One query, and one for some hundred tools.
     """
@@ -236,7 +236,7 @@ def update_tool(
 
 @configuration_write("instructions")
 def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
-    """Say what the model is told beside, while the tool is at hand: the tool's next version, if the text is another.
+    """Set the instructions that the model reads beside the tool: the tool's next version, if the text is another.
 
     Empty for nothing. A right limited to the tool's category is enough.
     """
@@ -292,7 +292,7 @@ def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership, message: s
 
 
 def _off_message(message: str) -> str:
-    """In one line. Raises ChangeRefused where it is too long."""
+    """Return the message in one line. Raises ChangeRefused where it is too long."""
     line = " ".join(message.split())
     if len(line) > MAX_OFF_MESSAGE:
         raise ChangeRefused("off_message", f"The message has at most {MAX_OFF_MESSAGE} characters.")
@@ -337,8 +337,8 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
 def install_builtin(organisation: Organisation, source: Registry = registry) -> list[Tool]:
     """Bring the built-in categories and tools up to the code's: missing ones are added, changed ones get a version.
 
-    What the organisation switched off, moved, re-worded in its categories or told the model of a tool stays as it is.
-    Returns the changed tools.
+    What the organisation switched off, moved, re-worded in its categories or wrote as instructions of a tool stays as
+    it is. Returns the changed tools.
     """
     categories = install_categories(organisation, source.categories.values())
     tools = {
@@ -392,7 +392,7 @@ def write_versions(
     status: VersionStatus = VersionStatus.APPROVED,
     agent: Agent | None = None,
 ) -> list[ToolVersion]:
-    """The next version of each tool, in the caller's transaction and without an audit row. An approved one is the
+    """Write the next version of each tool, in the caller's transaction and without an audit row. An approved one is the
     tool's current one from now on, and the one before is retired. Raises ToolRefused for what its kind cannot run."""
     pairs = list(pairs)
     for tool, content in pairs:
@@ -462,7 +462,7 @@ def make_current(tool: Tool, version: ToolVersion) -> None:
 
 
 def make_each_current(pairs: Collection[tuple[Tool, ToolVersion]]) -> None:
-    """The same for many tools at once: two queries for some hundred of them."""
+    """Put each of these versions in force, and retire those that were: two queries for some hundred of them."""
     before = [
         tool.current_version_id
         for tool, version in pairs
@@ -476,7 +476,7 @@ def make_each_current(pairs: Collection[tuple[Tool, ToolVersion]]) -> None:
 
 
 def _last_numbers(tools: Collection[Tool]) -> dict[int, int]:
-    """The number of the newest version of each, whatever its status. One query."""
+    """Return the number of the newest version of each, whatever its status. One query."""
     rows = ToolVersion.objects.filter(tool__in=tools).values("tool").annotate(last=Max("number"))
     return dict(rows.values_list("tool", "last"))
 

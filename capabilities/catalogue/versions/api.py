@@ -122,7 +122,7 @@ class ToolVersions(APIView):
         responses=paged(ToolVersionOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """What the tool was and is, newest first, with those that wait, and those that were rejected."""
+        """List the tool's versions, newest first, with those that wait, and those that were rejected."""
         member = api_member(request)
         tool = get_object_or_404(Tool, name=name)
         rows = ToolVersion.objects.filter(tool=tool).select_related(
@@ -134,7 +134,7 @@ class ToolVersions(APIView):
 class ToolVersionDetail(APIView):
     @extend_schema(operation_id="tool_versions_read", summary="One version of a tool", responses=ToolVersionOut)
     def get(self, request: Request, name: str, number: int) -> Response:
-        """A version, whatever its status."""
+        """Return a version, whatever its status."""
         member = api_member(request)
         return Response(version_out(member, version_or_404(name, number)))
 
@@ -144,7 +144,7 @@ class ToolVersionDifference(APIView):
         operation_id="tool_versions_compare", summary="What differs between two versions", responses=DifferenceOut
     )
     def get(self, request: Request, name: str, number: int, other: int) -> Response:
-        """From the first to the second: words, schema (compatible or breaking), code line by line, knobs."""
+        """Return the difference from first to second: words, schema (compatible or breaking), lines of code, knobs."""
         member = api_member(request)
         first, second = version_or_404(name, number), version_or_404(name, other)
         found = difference_between(first, second, with_code=may_read_code(member, first.tool.category.name))
@@ -169,8 +169,8 @@ class ToolVersionDecide(APIView):
         responses=ToolVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Needs the right `approve_code` for the tool's category. Nobody approves code of their own. 409 where it does
-        not wait any more."""
+        """Decide on the version. Needs the right `approve_code` for the tool's category. Nobody approves code of their
+        own. 409 where it does not wait any more."""
         member = api_member(request, right=Right.APPROVE_CODE, category=None)
         version = version_or_404(name, number)
         body = checked(DecideIn, request)
@@ -189,8 +189,8 @@ class ToolVersionRollback(APIView):
         responses=ToolVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Of a version that was in force before. Needs the right `approve_code` for the tool's category; `catalogue`
-        where only words differ."""
+        """Put a version in force again that was in force before. Needs the right `approve_code` for the tool's
+        category; `catalogue` where only words differ."""
         member = api_member(request)
         check_changes_versions(member)
         version = version_or_404(name, number)
@@ -205,8 +205,9 @@ class ToolQuarantine(APIView):
         operation_id="tools_quarantine_update", summary="Keep a tool back", request=QuarantineIn, responses={204: None}
     )
     def put(self, request: Request, name: str) -> Response:
-        """No model gets it, and calls of it are refused, in running turns too, until somebody decides. Needs the right
-        `catalogue` or `approve_code` for its category; `approve_code` where it is kept back already."""
+        """Keep the tool back: no model gets it, and calls of it are refused, in running turns too, until somebody
+        decides. Needs the right `catalogue` or `approve_code` for its category; `approve_code` where it is kept back
+        already."""
         member = api_member(request)
         check_changes_versions(member)
         tool = get_object_or_404(Tool, name=name)
@@ -217,8 +218,8 @@ class ToolQuarantine(APIView):
 
     @extend_schema(operation_id="tools_quarantine_delete", summary="Release a tool", responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Its version in force is used again. Needs the right `approve_code` for its category; nobody releases code of
-        their own. 409 where it is not kept back, or its server does not offer the version in force."""
+        """Release the tool: its version in force is used again. Needs the right `approve_code` for its category; nobody
+        releases code of their own. 409 where it is not kept back, or its server does not offer the version in force."""
         member = api_member(request, right=Right.APPROVE_CODE, category=None)
         tool = get_object_or_404(Tool, name=name)
         with refusals():

@@ -13,7 +13,7 @@ class VersionsAddress(ListAddress):
 
 
 class ReasonForm(forms.Form):
-    """Why. A rejection needs it; its length is checked as it is stored."""
+    """Form of a reason. A rejection needs it; its length is checked as it is stored."""
 
     reason = forms.CharField(
         required=False,

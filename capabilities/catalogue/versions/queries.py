@@ -23,7 +23,7 @@ from toolhub.tenants.rows.keyset import Keyset, Page
 V = TypeVar("V", ToolVersion, HelperVersion)
 #: The badge counts to one more than this.
 COUNTED = 99
-#: What no list of versions reads.
+#: Columns that no list of versions reads.
 _LONG = ("wire", "parameters", "description", "implementation", "instructions")
 #: The badge of each status.
 STATES = {
@@ -33,7 +33,7 @@ STATES = {
     VersionStatus.REJECTED: "bad",
     VersionStatus.RETIRED: "off",
 }
-#: What people call the knobs of a version.
+#: Titles of the knobs of a version, for people.
 KNOB_TITLES = {
     "effect": "Effect",
     "on_crash": "After a crash",
@@ -50,12 +50,12 @@ WORD_TITLES = {
 
 
 def may_read_code(member: Membership, category: str) -> bool:
-    """Whether the member sees what runs behind a tool of this category: its code, address or server."""
+    """Return whether the member sees what runs behind a tool of this category: its code, address or server."""
     return member.has_right(Right.CATALOGUE, category) or member.has_right(Right.APPROVE_CODE, category)
 
 
 def versions_page(tool: Tool, *, after: str = "", before: str = "") -> Page[ToolVersion]:
-    """The newest first, without their long texts. One query."""
+    """Return one page of versions, the newest first, without their long texts. One query."""
     versions = ToolVersion.objects.filter(tool=tool).select_related(
         "created_by__user", "decided_by__user", "made_by_agent"
     )
@@ -63,13 +63,13 @@ def versions_page(tool: Tool, *, after: str = "", before: str = "") -> Page[Tool
 
 
 def with_state(version: V) -> V:
-    """The version, of a tool or of a module, with the badge of its status, for a template."""
+    """Return the version, of a tool or of a module, with the badge of its status, for a template."""
     version.state = STATES[VersionStatus(version.status)]  # type: ignore[attr-defined]
     return version
 
 
 def version_or_404(name: str, number: int) -> ToolVersion:
-    """One version whole, with its tool. One query."""
+    """Return one version whole, with its tool. Raises Http404. One query."""
     versions = ToolVersion.objects.select_related(
         "tool__category", "tool__current_version", "created_by__user", "decided_by__user", "made_by_agent"
     )
@@ -80,7 +80,7 @@ def version_or_404(name: str, number: int) -> ToolVersion:
 
 
 def others_waiting(version: ToolVersion) -> list[int]:
-    """Numbers of the tool's other versions that wait. One query."""
+    """Return the numbers of the tool's other versions that wait. One query."""
     waiting = ToolVersion.objects.filter(tool_id=version.tool_id, status=VersionStatus.PENDING).exclude(pk=version.pk)
     return sorted(waiting.values_list("number", flat=True)[:50])
 
@@ -89,7 +89,7 @@ def others_waiting(version: ToolVersion) -> list[int]:
 
 
 def waiting_for(member: Membership) -> QuerySet[ToolVersion]:
-    """Versions that wait for somebody who decides, as this member may. A delegated right costs one query."""
+    """Return the versions that wait for somebody who decides, as this member may. A delegated right costs one query."""
     waiting = ToolVersion.objects.filter(status=VersionStatus.PENDING)
     reach = member.reach(Right.APPROVE_CODE)
     if reach.covers(EVERY_CATEGORY):
@@ -98,7 +98,8 @@ def waiting_for(member: Membership) -> QuerySet[ToolVersion]:
 
 
 def waiting_page(member: Membership, *, after: str = "", before: str = "") -> Page[ToolVersion]:
-    """The oldest first, without their long texts. One query, one more for a delegated right."""
+    """Return the waiting versions, the oldest first, without their long texts. One query, one more for a delegated
+    right."""
     rows = waiting_for(member).select_related(
         "tool__category", "tool__current_version", "created_by__user", "made_by_agent"
     )
@@ -107,13 +108,13 @@ def waiting_page(member: Membership, *, after: str = "", before: str = "") -> Pa
 
 
 def modules_waiting_for(member: Membership) -> QuerySet[HelperVersion]:
-    """Versions of helper modules that wait, for who approves code of every category: modules have none."""
+    """Return versions of helper modules that wait, for who approves code of every category: modules have none."""
     waiting = HelperVersion.objects.filter(status=VersionStatus.PENDING)
     return waiting if may_decide(member, EVERY_CATEGORY) else waiting.none()
 
 
 def count_waiting_for(member: Membership) -> int:
-    """How many versions of tools and of modules wait for this member, counted to one more than COUNTED. One query, one
+    """Count the versions of tools and of modules that wait for this member, up to one more than COUNTED. One query, one
     more for a delegated right, none without the right."""
     if not member.reach(Right.APPROVE_CODE):
         return 0
@@ -143,7 +144,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class VersionDifference:
-    """What differs between two versions of a tool, from the first to the second."""
+    """Difference between two versions of a tool, from the first to the second."""
 
     first: ToolVersion
     second: ToolVersion
@@ -167,7 +168,7 @@ class VersionDifference:
 
 
 def difference_between(first: ToolVersion, second: ToolVersion, *, with_code: bool = True) -> VersionDifference:
-    """What differs, compared in a limited child process. `with_code`: what runs is compared too. No query."""
+    """Return the difference, compared in a limited child process. `with_code`: what runs is compared too. No query."""
     knobs = [
         (title, getattr(first, name), getattr(second, name))
         for name, title in KNOB_TITLES.items()
@@ -205,7 +206,7 @@ def _words(title: str, pieces: Sequence[Piece]) -> Words:
 
 
 def shown_lines(title: str, lines: Sequence[Line]) -> Lines:
-    """For a template: characters that cannot be seen are written as escapes."""
+    """Return the lines for a template: characters that cannot be seen are written as escapes."""
     return Lines(title, [(line, marked(line.text)) for line in lines])
 
 

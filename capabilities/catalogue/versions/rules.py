@@ -1,4 +1,4 @@
-"""Which new version is in force at once and which waits, and who may decide on one that waits."""
+"""Rules of versions: which new one is in force at once and which waits, and who may decide on one that waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capabilities.models import HelperVersion, Tool, ToolKind, ToolVersion, Vers
 from toolhub.tenants.identity.linked_accounts import linked_members
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 
-#: What of a version is words for models and people, and changes nothing of what a call does.
+#: Fields of a version that are words for models and people, and change nothing of what a call does.
 WORDS = frozenset({"description", "instructions", "human_format"})
 #: Kinds whose implementation is code that somebody wrote here.
 CODE = frozenset({ToolKind.PYTHON})
@@ -24,7 +24,7 @@ def status_of_new(
     changes_code: bool,
     category: str = EVERY_CATEGORY,
 ) -> VersionStatus:
-    """APPROVED where a new version is in force at once, else PENDING. At most one query.
+    """Return APPROVED where a new version is in force at once, else PENDING. At most one query.
 
     `actor` makes the change, None for the service itself; `author` is the member in whose turn an agent wrote it, None
     where no agent did. `changes_code`: see `changes_code` below; False is for a version that is in force and of which
@@ -43,18 +43,18 @@ def status_of_new(
 
 
 def changes_code(tool: Tool, definition: Definition) -> bool:
-    """Whether the content changes more than words of what is in force. True where nothing is in force."""
+    """Return whether the content changes more than words of what is in force. True where nothing is in force."""
     version = tool.current_version
     return version is None or bool(differing(definition_of(tool, version), definition) - WORDS)
 
 
 def differing(before: Definition, after: Definition) -> set[str]:
-    """Names of the fields that differ."""
+    """Return the names of the fields that differ."""
     return {name for name in ("description", "parameters", *KNOBS) if getattr(before, name) != getattr(after, name)}
 
 
 def may_decide(member: Membership, category: str) -> bool:
-    """Whether the member decides on versions of tools of this category."""
+    """Return whether the member decides on versions of tools of this category."""
     return may_administer(member, Right.APPROVE_CODE, [category])
 
 
@@ -65,7 +65,7 @@ def check_changes_versions(member: Membership) -> None:
 
 
 def why_not_approve(member: Membership, tool: Tool, version: ToolVersion) -> str:
-    """Why a member with the right may not approve this version; "" where he or she may.
+    """Return why a member with the right may not approve this version; "" where he or she may.
 
     Code is approved by somebody else than who wrote it: an agent's by somebody else than the member of the turn. An
     account that links join to the author's counts as the author's. At most four queries.
@@ -75,7 +75,7 @@ def why_not_approve(member: Membership, tool: Tool, version: ToolVersion) -> str
 
 
 def why_own(member: Membership, author: Membership | None, *, by_agent: bool = False) -> str:
-    """Why the member may not approve what this author wrote; "" where he or she may. At most four queries."""
+    """Return why the member may not approve what this author wrote; "" where he or she may. At most four queries."""
     if author is None:
         return ""
     if author.user_id == member.user_id:
@@ -88,7 +88,7 @@ def why_own(member: Membership, author: Membership | None, *, by_agent: bool = F
 
 
 def why_not_release(tool: Tool) -> str:
-    """Why the version in force of a tool that is kept back cannot be used again as it is, by whomever; "" where it can.
+    """Return why nobody can use the version in force of a tool that is kept back again as it is; "" where somebody can.
     The server is at hand."""
     if not tool.quarantine:
         return f"{tool} is not kept back."
@@ -104,7 +104,7 @@ def why_not_release(tool: Tool) -> str:
 
 
 def helper_missing(version: ToolVersion) -> str:
-    """Which helper module's version has to be approved first; "" for none. One query where it uses some.
+    """Return which helper module's version has to be approved first; "" for none. One query where it uses some.
 
     A module that is out of use stays with the tools that are in force with it: it comes into no other.
     """

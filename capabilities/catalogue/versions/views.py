@@ -49,7 +49,7 @@ STAYS_KEPT_BACK = "The tool stays kept back: no model gets it until somebody rel
 @require_GET
 @signed_in
 def tool_versions(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The versions of a tool, the newest first."""
+    """List the versions of a tool, the newest first."""
     member = member_or_404(request)
     tool = shown_tool_or_404(name)
     address = VersionsAddress(request.GET)
@@ -62,7 +62,7 @@ def tool_versions(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_GET
 @signed_in
 def tool_version(request: MemberRequest, org: str, name: str, number: int) -> HttpResponse:
-    """One version, beside what differs from the one in force."""
+    """Show one version, beside what differs from the one in force."""
     member = member_or_404(request)
     return _version_page(request, member, version_or_404(name, number), ReasonForm())
 
@@ -105,7 +105,7 @@ def _version_page(
 @require_GET
 @signed_in
 def tool_version_difference(request: MemberRequest, org: str, name: str, first: int, second: int) -> HttpResponse:
-    """What differs between any two versions of a tool."""
+    """Show the difference between any two versions of a tool."""
     member = member_or_404(request)
     one, other = version_or_404(name, first), version_or_404(name, second)
     reads_code = may_read_code(member, one.tool.category.name)
@@ -143,7 +143,7 @@ def tool_version_decide(request: MemberRequest, org: str, name: str, number: int
 def _decide(
     request: MemberRequest, member: Membership, version: ToolVersion, reason: str, to: Recipients
 ) -> ToolVersion | Preview:
-    """Shown first where somebody gets the tool with the approval, and feels it."""
+    """Decide; return first a Preview where somebody gets the tool with the approval, and feels it."""
     approve = request.POST.get("decision") == "approve"
 
     def write() -> ToolVersion:
@@ -259,7 +259,7 @@ def _may_withdraw(member: Membership, version: ToolVersion) -> bool:
 @require_GET
 @signed_in
 def approval_versions(request: MemberRequest, org: str) -> HttpResponse:
-    """The versions that wait for this member, the oldest first; a page of approvals."""
+    """List the versions that wait for this member, the oldest first; a page of approvals."""
     member = member_or_404(request, right=Right.APPROVE_CODE, category=None)
     address = VersionsAddress(request.GET)
     page = waiting_page(member, **address.place)

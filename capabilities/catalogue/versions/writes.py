@@ -194,7 +194,7 @@ def withdraw_version(version: ToolVersion, *, actor: Membership) -> ToolVersion:
 
 
 def _held(version: ToolVersion) -> tuple[ToolVersion, Tool]:
-    """The version as it is now, and its tool. One query."""
+    """Return the version as it is now, and its tool. One query."""
     found = ToolVersion.objects.select_related(
         "tool__category", "tool__current_version", "tool__made_by_agent", "created_by__user", "decided_by__user"
     ).get(pk=version.pk)
@@ -207,14 +207,14 @@ def _check_waits(version: ToolVersion) -> None:
 
 
 def _end(version: ToolVersion, status: VersionStatus, reason: str, actor: Membership) -> None:
-    """One conditional UPDATE decides: who comes second is told."""
+    """End the wait of a version by one conditional UPDATE. Raises ChangeRefused for the second who decides."""
     waiting = ToolVersion.objects.filter(pk=version.pk, status=VersionStatus.PENDING)
     if not waiting.update(status=status, status_reason=reason, decided_by=actor, decided_at=Now()):
         raise ChangeRefused("version", decided_already(_held(version)[0]), code="conflict")
 
 
 def decided_already(version: ToolVersion | HelperVersion) -> str:
-    """Why it does not wait any more."""
+    """Return why it does not wait any more."""
     if version.status == VersionStatus.DRAFT:
         return f"Version {version.number} is a draft: it was not submitted, or was taken back."
     verb = "rejected" if version.status == VersionStatus.REJECTED else "approved"
@@ -239,7 +239,8 @@ def _given_to_its_agent(tool: Tool) -> str:
 
 
 def reason_line(text: str, *, is_needed: str = "", most: int = MAX_REASON) -> str:
-    """In one line. Raises ChangeRefused where it is too long, or missing; `is_needed` says then why it is needed."""
+    """Return the reason in one line. Raises ChangeRefused where it is too long, or missing; `is_needed` says then why
+    it is needed."""
     line = storable(" ".join(text.split()))
     if is_needed and not line:
         raise ChangeRefused("reason", is_needed)

@@ -1,1 +1,1 @@
-"""What signs the calls of tools: stored credentials, members' own accounts, and OAuth sign-ins."""
+"""Signing of tools' calls: stored credentials, members' own accounts, and OAuth sign-ins."""

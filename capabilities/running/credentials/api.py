@@ -181,7 +181,7 @@ class CredentialList(APIView):
         responses=paged(CredentialOut),
     )
     def get(self, request: Request) -> Response:
-        """What signs the requests of tools. Needs the right `catalogue` or `providers`."""
+        """List the credentials that sign the requests of tools. Needs the right `catalogue` or `providers`."""
         reader(request)
         return Response(page(request, shown_credentials(), "name", lambda row: CredentialOut(row).data))
 
@@ -192,7 +192,7 @@ class CredentialList(APIView):
         responses={201: CredentialOut},
     )
     def post(self, request: Request) -> Response:
-        """Needs the right `providers`, or `catalogue` for every category."""
+        """Add a credential. Needs the right `providers`, or `catalogue` for every category."""
         member = manager(request)
         body = checked(CredentialIn, request)
         content = _content(body, CredentialContent(body["title"], kind=body["kind"], scope=body["scope"]))
@@ -204,7 +204,7 @@ class CredentialList(APIView):
 class CredentialDetail(APIView):
     @extend_schema(operation_id="credentials_read", summary="One credential", responses=CredentialOut)
     def get(self, request: Request, credential: str) -> Response:
-        """Needs the right `catalogue` or `providers`."""
+        """Return one credential. Needs the right `catalogue` or `providers`."""
         reader(request)
         return Response(CredentialOut(credential_or_404(credential)).data)
 
@@ -215,7 +215,7 @@ class CredentialDetail(APIView):
         responses=CredentialOut,
     )
     def patch(self, request: Request, credential: str) -> Response:
-        """What is left out stays. With another address, give the secret again; members connect their accounts again."""
+        """Change the given fields. With another address, give the secret again; members connect again."""
         member = manager(request)
         row = credential_or_404(credential)
         body = checked_part(CredentialPart, request)
@@ -225,7 +225,7 @@ class CredentialDetail(APIView):
 
     @extend_schema(operation_id="credentials_delete", summary="Delete a credential", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
-        """With every secret behind it; refused while tools or servers use it."""
+        """Delete the credential with every secret behind it; refused while tools or servers use it."""
         member = manager(request)
         with refusals():
             delete_credential(credential_or_404(credential), actor=member)
@@ -240,7 +240,7 @@ class CredentialSecret(APIView):
         responses=CredentialOut,
     )
     def put(self, request: Request, credential: str) -> Response:
-        """In place of the one before."""
+        """Store a secret in place of the one before."""
         member = manager(request)
         row = credential_or_404(credential)
         with refusals():
@@ -249,7 +249,8 @@ class CredentialSecret(APIView):
 
     @extend_schema(operation_id="credentials_secret_clear", summary="Forget the secret", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
-        """Tools that need it are not sent from then on. A sign-in is revoked at the service, where it can be."""
+        """Delete the secret: tools that need it are not sent from then on. A sign-in is revoked at the service, where
+        it can be."""
         member = manager(request)
         clear_secret(credential_or_404(credential), actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -263,7 +264,7 @@ class CredentialAccounts(APIView):
         responses=paged(CredentialAccountOut),
     )
     def get(self, request: Request, credential: str) -> Response:
-        """Who connected an own account, newest first; never what is stored."""
+        """List the members who connected an own account, newest first; never what is stored."""
         manager(request)
         rows = accounts_of(credential_or_404(credential))
         return Response(page(request, rows, "pk", lambda row: CredentialAccountOut(row).data, newest_first=True))
@@ -287,7 +288,7 @@ class AccountList(APIView):
         operation_id="accounts_list", summary="My accounts", parameters=PAGE_PARAMETERS, responses=paged(AccountOut)
     )
     def get(self, request: Request) -> Response:
-        """What one can connect an own account to, and whether one is connected."""
+        """List the services that a member can connect an own account to, each with whether one is connected."""
         member = api_member(request)
         return Response(page(request, own_accounts(member), "name", lambda row: AccountOut(row).data))
 
@@ -295,14 +296,14 @@ class AccountList(APIView):
 class AccountDetail(APIView):
     @extend_schema(operation_id="accounts_read", summary="One of my accounts", responses=AccountOut)
     def get(self, request: Request, credential: str) -> Response:
-        """Whether it is connected."""
+        """Return one account of the member's, with whether it is connected."""
         return Response(AccountOut(own_account_or_404(api_member(request), credential)).data)
 
     @extend_schema(
         operation_id="accounts_connect", summary="Connect my account", request=SecretIn, responses=AccountOut
     )
     def put(self, request: Request, credential: str) -> Response:
-        """By what is typed. One that wants a sign-in is connected in the browser."""
+        """Connect an account by typing its secret. One that wants a sign-in is connected in the browser."""
         member = api_member(request, at_least=Access.MEMBER)
         row = own_account_or_404(member, credential)
         with refusals():
@@ -311,7 +312,7 @@ class AccountDetail(APIView):
 
     @extend_schema(operation_id="accounts_disconnect", summary="Disconnect my account", responses={204: None})
     def delete(self, request: Request, credential: str) -> Response:
-        """A sign-in is revoked at the service, where it can be."""
+        """Disconnect the account. A sign-in is revoked at the service, where it can be."""
         member = api_member(request, at_least=Access.MEMBER)
         secret = own_secret(own_account_or_404(member, credential))
         if secret is not None:

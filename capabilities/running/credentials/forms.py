@@ -12,7 +12,7 @@ from toolhub.tenants.addresses import ListAddress
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 HIDDEN = {**PLAIN, "autocomplete": "new-password"}
-#: What each kind is for, where one is chosen.
+#: Use of each kind, shown where one is chosen.
 ABOUT = {
     CredentialKind.BEARER: "The header Authorization with a token: most web services.",
     CredentialKind.HEADER: "A header of another name, such as X-Api-Key.",
@@ -36,7 +36,7 @@ def secret_field(name: str, *, required: bool, help_text: str = "") -> forms.Cha
 
 
 class CredentialForm(forms.Form):
-    """Of one kind, which is chosen before; its name and scope are asked for once, when it is made."""
+    """Form of a credential of one kind, chosen before; its name and scope are asked for once, when it is made."""
 
     title = forms.CharField(max_length=100, help_text="Members read it where they connect an account.")
     name = forms.CharField(
@@ -168,7 +168,7 @@ class CredentialForm(forms.Form):
         )
 
     def secret(self) -> dict[str, str]:
-        """What was typed of the organisation's secret."""
+        """Return the typed values of the organisation's secret, by name."""
         return {name: self.cleaned_data[name] for name in VALUES[self.kind] if self.cleaned_data.get(name)}
 
 

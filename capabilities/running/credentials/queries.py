@@ -19,8 +19,8 @@ NAMED = 50
 
 
 def shown_credentials() -> QuerySet[StoredCredential]:
-    """With `tool_count`, `server_count` and `account_count`, and of the organisation's secret `shared_status` (None
-    where there is none) and `shared_reason`."""
+    """Return credentials with `tool_count`, `server_count` and `account_count`, and of the organisation's secret
+    `shared_status` (None where there is none) and `shared_reason`."""
     shared = StoredSecret.objects.filter(credential=OuterRef("pk"), membership=None)
     return StoredCredential.objects.defer("client_secret").annotate(
         tool_count=_count(Tool.objects.filter(Q(credential=OuterRef("pk")) | Q(server__credential=OuterRef("pk")))),
@@ -32,25 +32,25 @@ def shown_credentials() -> QuerySet[StoredCredential]:
 
 
 def _count(rows: QuerySet[Any]) -> Coalesce:
-    """How many rows of the organisation: all are of one, so they make one group."""
+    """Count the rows of the organisation: all are of one, so they make one group."""
     counted = rows.order_by().values("organisation").annotate(count=Count("pk")).values("count")
     return Coalesce(Subquery(counted), 0)
 
 
 def connected() -> QuerySet[StoredSecret]:
-    """Secrets of those who are still members."""
+    """Return secrets of those who are still members."""
     return StoredSecret.objects.filter(membership__isnull=False, membership__ended_at=None).defer("values_json")
 
 
 def state_of(credential: StoredCredential) -> str:
-    """Of one of `shown_credentials`: connected, refused, needs_more, missing (the organisation's secret), or own."""
+    """Return the state of one of `shown_credentials`: connected, refused, needs_more, missing (no secret), or own."""
     if credential.scope == CredentialScope.MEMBER:
         return "own"
     return getattr(credential, "shared_status", None) or "missing"
 
 
 def credentials_page(*, q: str = "", after: str = "", before: str = "") -> Page[StoredCredential]:
-    """By title. One query."""
+    """Return one page of credentials, by title. One query."""
     rows = shown_credentials()
     if q:
         rows = rows.filter(Q(title__icontains=q) | Q(name__icontains=q))
@@ -58,7 +58,7 @@ def credentials_page(*, q: str = "", after: str = "", before: str = "") -> Page[
 
 
 def credential_or_404(name: str) -> StoredCredential:
-    """With what `shown_credentials` adds. One query."""
+    """Return the credential of this name with what `shown_credentials` adds. Raises Http404. One query."""
     found = shown_credentials().select_related("organisation").filter(name=name).first()
     if found is None:
         raise Http404("No such credential.")
@@ -67,31 +67,31 @@ def credential_or_404(name: str) -> StoredCredential:
 
 @dataclass(frozen=True)
 class CredentialUse:
-    """What is signed with a credential: the first tools by name, and all servers."""
+    """Use of a credential: the first of the tools that it signs, by name, and all servers."""
 
     tools: Sequence[str]
     servers: Sequence[McpServer]
 
 
 def use_of(credential: StoredCredential) -> CredentialUse:
-    """Two queries."""
+    """Return the use of a credential. Two queries."""
     tools = Tool.objects.filter(Q(credential=credential) | Q(server__credential=credential)).order_by("name")
     servers = McpServer.objects.filter(credential=credential).order_by("title", "pk")
     return CredentialUse(list(tools.values_list("name", flat=True)[:NAMED]), list(servers[:NAMED]))
 
 
 def shared_secret(credential: StoredCredential) -> StoredSecret | None:
-    """The organisation's, without what it says. One query."""
+    """Return the organisation's secret, without its values, or None. One query."""
     return StoredSecret.objects.filter(credential=credential, membership=None).defer("values_json").first()
 
 
 def accounts_of(credential: StoredCredential) -> QuerySet[StoredSecret]:
-    """Members who connected an own account."""
+    """Return the accounts that members connected."""
     return connected().filter(credential=credential).select_related("membership__user")
 
 
 def accounts_page(credential: StoredCredential, *, after: str = "", before: str = "") -> Page[StoredSecret]:
-    """By e-mail address. One query."""
+    """Return one page of connected accounts, by e-mail address. One query."""
     return Keyset(accounts_of(credential), ("membership__user__email", "pk")).page(after, before)
 
 
@@ -99,19 +99,19 @@ def accounts_page(credential: StoredCredential, *, after: str = "", before: str 
 
 
 def own_accounts(member: Membership) -> QuerySet[StoredCredential]:
-    """What members connect own accounts to; `own` of each is a list of the member's secret, or of none. Two queries."""
+    """Return credentials to connect own accounts to; `own` of each lists the member's secret, if any. Two queries."""
     own = StoredSecret.objects.filter(membership=member).defer("values_json")
     rows = StoredCredential.objects.filter(scope=CredentialScope.MEMBER).defer("client_secret")
     return rows.prefetch_related(Prefetch("secrets", own, to_attr="own"))
 
 
 def own_accounts_page(member: Membership, *, after: str = "", before: str = "") -> Page[StoredCredential]:
-    """By title. Two queries."""
+    """Return one page of the accounts that the member can connect, by title. Two queries."""
     return Keyset(own_accounts(member), ("title", "pk")).page(after, before)
 
 
 def own_account_or_404(member: Membership, name: str) -> StoredCredential:
-    """Two queries."""
+    """Return one account that the member can connect. Raises Http404. Two queries."""
     found = own_accounts(member).select_related("organisation").filter(name=name).first()
     if found is None:
         raise Http404("No such account to connect.")
@@ -119,12 +119,12 @@ def own_account_or_404(member: Membership, name: str) -> StoredCredential:
 
 
 def own_secret(credential: StoredCredential) -> StoredSecret | None:
-    """Of one of `own_accounts`. No query."""
+    """Return the member's secret of one of `own_accounts`, or None. No query."""
     own: list[StoredSecret] = getattr(credential, "own", [])
     return own[0] if own else None
 
 
 def waits_for_member(credential: StoredCredential) -> bool:
-    """Whether the member has to do something before calls can be signed. No query."""
+    """Return whether the member has to do something before calls can be signed. No query."""
     secret = own_secret(credential)
     return secret is None or secret.status != SecretStatus.CONNECTED

@@ -1,4 +1,4 @@
-"""A secret that is not valid any more: how it is kept, and what the caller is told."""
+"""Secrets that are not valid any more: how they are marked, and the errors that their callers get."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capabilities.models import SecretStatus, StoredCredential, StoredSecret
 
 
 def mark_refused(secret: StoredSecret, reason: str) -> None:
-    """It is not sent any more until it is entered, or connected, again."""
+    """Mark a secret as refused: it is not sent any more until it is entered, or connected, again."""
     refused = {"status": SecretStatus.REFUSED, "reason": reason[:500], "refreshing_until": None}
     # A secret that was entered meanwhile is another one: what was said is of the one before.
     same = StoredSecret.objects.filter(pk=secret.pk, updated_at=secret.updated_at)
@@ -19,7 +19,7 @@ def mark_refused(secret: StoredSecret, reason: str) -> None:
 
 
 def refused_now(secret: StoredSecret) -> LinkNeeded | ToolError:
-    """What the caller is told of a secret that is not valid any more."""
+    """Return the error that the caller gets for a secret that is not valid any more."""
     credential = secret.credential
     if secret.membership_id is not None:
         return connect_again(credential, "connect your account again")

@@ -1,4 +1,4 @@
-"""What signs a call: the credential of its tool, with the secret of the organisation or of the member who calls.
+"""Signing of a call: the credential of its tool, with the secret of the organisation or of the member who calls.
 
 How it is used: before a call the loop asks `credential_for(spec, membership_id, at_most=seconds)` and gives the answer
 to the tool's runner. The runner builds its whole request, and adds the credential last with
@@ -28,7 +28,7 @@ from capabilities.running.credentials.refusals import account_url, connect_again
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import secrets_of, service_values
 
-#: How often, at most, a secret's last use is written down.
+#: Shortest time after which a secret's last use is written down again.
 LAST_USE_EVERY = timedelta(minutes=1)
 #: Permissions that are asked for at once.
 MOST_SCOPES = 100
@@ -39,8 +39,8 @@ SIGNING_SECONDS = 2.0
 
 
 def secrets_for(spec: ToolSpec, membership_id: int) -> Sequence[str]:
-    """What signs the member's calls of the tool now, and must be seen by nobody in what is written down of them; none
-    where it cannot be had. The queries of `credential_for`."""
+    """Return the secrets that sign the member's calls of the tool now, which no record of the calls may show; none
+    where they cannot be had. The queries of `credential_for`."""
     try:
         return credential_for(spec, membership_id, at_most=SIGNING_SECONDS).secrets
     except (CallWaits, ToolError):
@@ -48,8 +48,8 @@ def secrets_for(spec: ToolSpec, membership_id: int) -> Sequence[str]:
 
 
 def credential_for(spec: ToolSpec, membership_id: int, *, at_most: float) -> Credential:
-    """What signs this member's call of the tool: what the organisation set up for its service, or its stored credential
-    with the organisation's secret, or with the member's own. Nothing for a tool that has neither.
+    """Return the credential that signs this member's call of the tool: what the organisation set up for its service, or
+    its stored credential with the organisation's secret, or with the member's own. Empty for a tool that has neither.
 
     Raises LinkNeeded where the member has to connect an account first, and ToolError where an administrator must enter
     the secret. An OAuth token that is about to end is exchanged for a new one, which takes `at_most` seconds.
@@ -65,8 +65,8 @@ def credential_for(spec: ToolSpec, membership_id: int, *, at_most: float) -> Cre
 
 
 def stored_credential(credential_id: int, membership_id: int | None, *, at_most: float) -> Credential:
-    """The same for a stored credential by its key, such as an MCP server's. `membership_id` None: nobody calls, so that
-    only one of the organisation can sign. Raises as `credential_for`."""
+    """Return the credential that signs with a stored one, given by its key, such as an MCP server's. `membership_id`
+    None: nobody calls, so that only one of the organisation can sign. Raises as `credential_for`."""
     credential = StoredCredential.objects.select_related("organisation").defer("client_secret").get(pk=credential_id)
     secret = _secret_of(credential, membership_id)
     secret.credential = credential
@@ -96,7 +96,7 @@ def _secret_of(credential: StoredCredential, membership_id: int | None) -> Store
 
 
 def signed_with(credential: StoredCredential, secret: StoredSecret) -> Credential:
-    """What is added to a request, and what must never be seen of it. No query."""
+    """Return the headers and query to add to a request, and the secrets that must never be seen of it. No query."""
     values: dict[str, str] = json.loads(secret.values_json or "{}")
     headers, query = added_by(credential, values)
     hidden = [values.get(name, "") for name in ("token", "password", "access_token", "id_token")]
@@ -133,8 +133,8 @@ def added_by(credential: StoredCredential, values: Mapping[str, str]) -> tuple[d
 def after_refusal(
     credential: Credential, status: int, challenge: str, *, membership_id: int, at_most: float
 ) -> Credential | None:
-    """What to do about an answer of status 401 or 403 to a request that this credential signed. `challenge` is the
-    answer's WWW-Authenticate header, empty for none.
+    """Handle an answer of status 401 or 403 to a request that this credential signed. `challenge` is the answer's
+    WWW-Authenticate header, empty for none.
 
     Returns a new credential where the request should be sent once more with it, and None where the answer stands as it
     is. Raises LinkNeeded where the member has to sign in again, for a secret that is not valid any more or for more

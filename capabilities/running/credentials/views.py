@@ -58,7 +58,7 @@ from toolhub.tenants.rows.scope import organisation_scope
 
 
 def manager_or_404(request: MemberRequest) -> Membership:
-    """The member, where they may manage credentials."""
+    """Return the member, who must be allowed to manage credentials."""
     member = member_or_404(request)
     if not may_manage(member):
         raise PermissionDenied("This needs the admin right providers, or catalogue for every category.")
@@ -66,7 +66,7 @@ def manager_or_404(request: MemberRequest) -> Membership:
 
 
 def reader_or_404(request: MemberRequest) -> Membership:
-    """The member, where they may see which credentials there are."""
+    """Return the member, who must be allowed to see which credentials there are."""
     member = member_or_404(request)
     if not may_see(member):
         raise PermissionDenied("This needs the admin right catalogue or providers.")
@@ -79,7 +79,7 @@ def reader_or_404(request: MemberRequest) -> Membership:
 @require_GET
 @signed_in
 def credential_list(request: MemberRequest, org: str) -> HttpResponse:
-    """Two queries at most beside the frame's."""
+    """List the credentials. Two queries at most beside the frame's."""
     member = reader_or_404(request)
     address = CredentialFilter(request.GET)
     page = credentials_page(**address.values())
@@ -91,7 +91,7 @@ def credential_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def credential_create(request: MemberRequest, org: str) -> HttpResponse:
-    """Without a `kind` in the address or the form, the choice of one."""
+    """Add a credential. Without a `kind` in the address or the form, show the choice of one."""
     member = manager_or_404(request)
     kind = (request.POST if request.method == "POST" else request.GET).get("kind", "")
     if kind not in CredentialKind.values:
@@ -112,7 +112,7 @@ def credential_create(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def credential_detail(request: MemberRequest, org: str, credential: str) -> HttpResponse:
-    """Where it is used, and who is connected. Six queries at most beside the frame's."""
+    """Show a credential, where it is used, and who is connected. Six queries at most beside the frame's."""
     member = reader_or_404(request)
     row = credential_or_404(credential)
     address = CredentialFilter(request.GET)
@@ -224,7 +224,7 @@ def credential_disconnect(request: MemberRequest, org: str, credential: str, acc
 @require_GET
 @signed_in
 def accounts(request: MemberRequest, org: str) -> HttpResponse:
-    """Three queries beside the frame's."""
+    """List the accounts that the member can connect. Three queries beside the frame's."""
     member = member_or_404(request)
     address = CredentialFilter(request.GET)
     page = own_accounts_page(member, **address.place)
@@ -286,7 +286,7 @@ def own_path(request: HttpRequest, path: str) -> str:
 
 
 def _tell_end(request: HttpRequest, row: StoredCredential, hosts: list[str]) -> None:
-    """`hosts`: as `remove_secret` returns them."""
+    """Say in a message how the account ended. `hosts`: as `remove_secret` returns them."""
     if row.kind != CredentialKind.OAUTH:
         messages.success(request, "The account is disconnected.")
     elif hosts:
@@ -302,14 +302,14 @@ def _tell_end(request: HttpRequest, row: StoredCredential, hosts: list[str]) -> 
 
 
 def own_addresses(request: HttpRequest) -> OwnAddresses:
-    """As the browser reaches us: only a host of ALLOWED_HOSTS comes this far."""
+    """Return our addresses as the browser reaches us: only a host of ALLOWED_HOSTS comes this far."""
     return OwnAddresses(
         request.build_absolute_uri(reverse("oauth_callback")), request.build_absolute_uri(reverse("oauth_client"))
     )
 
 
 def _begin(request: MemberRequest, row: StoredCredential, member: Membership, return_to: str) -> HttpResponse:
-    """The page that shows where the member goes now. A form cannot send the browser to another host by itself."""
+    """Show the page from which the member goes on to sign in: a form cannot send the browser to another host."""
     context: dict[str, Any] = {"credential": row, "back": return_to}
     try:
         departure: Departure | None = begin_sign_in(
@@ -329,7 +329,7 @@ def _begin(request: MemberRequest, row: StoredCredential, member: Membership, re
 @require_GET
 @signed_in
 def oauth_callback(request: HttpRequest) -> HttpResponse:
-    """Where authorization servers send members back to."""
+    """Address that authorization servers send members back to."""
     found = sign_in_of_state(request.GET.get("state", "")[:200])
     member = membership_of_user(cast(User, request.user), found.organisation.slug) if found is not None else None
     if found is None or member is None:

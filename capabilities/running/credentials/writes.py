@@ -40,7 +40,7 @@ MAX_ORIGINS, MAX_SCOPES = 10, 50
 #: Characters of one secret, and at least: a shorter one would be masked in half of what a far side says.
 MAX_SECRET, MIN_SECRET = 4_000, 4
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-#: What may stand in a header or an address: no line break, no letter that headers cannot carry.
+#: Text that may stand in a header or an address: no line break, no letter that headers cannot carry.
 SENDABLE = re.compile(r"[\x20-\x7e]+")
 #: One permission of OAuth (RFC 6749, 3.3).
 OAUTH_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
@@ -59,7 +59,7 @@ LABELS = {"token": "Secret", "user": "User name", "password": "Password"}
 
 @dataclass(frozen=True)
 class CredentialContent:
-    """What people say of a credential. `kind`, `scope` and the name are fixed once it is there.
+    """Content of a credential, as people give it. `kind`, `scope` and the name are fixed once it is there.
 
     `client_secret` empty keeps the stored one.
     """
@@ -78,7 +78,7 @@ class CredentialContent:
 
 
 def content_of(credential: StoredCredential) -> CredentialContent:
-    """What is stored, as people said it; a client that we registered ourselves is left out."""
+    """Return the stored content, as people gave it; a client that we registered ourselves is left out."""
     return CredentialContent(
         title=credential.title,
         kind=credential.kind,
@@ -93,18 +93,18 @@ def content_of(credential: StoredCredential) -> CredentialContent:
     )
 
 
-#: How we became a client of an authorization server: the client's id was typed, or see oauth/clients.
+#: Way in which we became a client of an authorization server: the client's id was typed, or see oauth/clients.
 MANUAL = "manual"
 
 
 def may_manage(member: Membership) -> bool:
-    """Whether the member may make and change credentials, and enter the organisation's secrets: with the right
+    """Return whether the member may make and change credentials, and enter the organisation's secrets: with the right
     `providers`, or `catalogue` for every category."""
     return member.has_right(Right.PROVIDERS) or member.has_right(Right.CATALOGUE)
 
 
 def may_see(member: Membership) -> bool:
-    """Whether the member may see which credentials there are."""
+    """Return whether the member may see which credentials there are."""
     return may_manage(member) or bool(member.reach(Right.CATALOGUE))
 
 
@@ -191,7 +191,7 @@ def delete_credential(credential: StoredCredential, *, actor: Membership) -> Non
 
 
 def as_it_is(credential: StoredCredential) -> StoredCredential:
-    """The row as it is now, its client's secret left in the database until it is asked for. One query.
+    """Return the row as it is now, its client's secret left in the database until it is asked for. One query.
 
     What a page was made from may have changed: a secret that is typed for one address now must not go to another.
     """
@@ -199,7 +199,7 @@ def as_it_is(credential: StoredCredential) -> StoredCredential:
 
 
 def moves(before: CredentialContent, after: CredentialContent) -> bool:
-    """Whether secrets that are stored for the one would go elsewhere with the other, or mean another client there.
+    """Return whether secrets that are stored for the one would go elsewhere with the other, or to another client.
 
     An origin that is taken away moves nothing.
     """
@@ -230,7 +230,7 @@ def _has_client_secret(credential: StoredCredential) -> bool:
 
 
 def _forget_client(credential: StoredCredential) -> None:
-    """What we know of the authorization server, and how we became its client, belongs to the address before."""
+    """Clear what we know of the authorization server, and our client there: both belong to the address before."""
     credential.registration = credential.client_id = credential.client_secret = credential.client_auth = ""
     credential.redirect_uri = credential.resource_indicator = ""
     credential.server_metadata, credential.discovered_at = {}, None
@@ -248,7 +248,7 @@ def _fill(credential: StoredCredential, content: CredentialContent) -> None:
 
 
 def _shown(content: CredentialContent) -> dict[str, Any]:
-    """As the audit tells it: no secret."""
+    """Return the content as the audit records it: no secret."""
     shown: dict[str, Any] = {
         "title": content.title,
         "kind": str(content.kind),
@@ -435,7 +435,7 @@ def check_may_disconnect(secret: StoredSecret, *, actor: Membership) -> None:
 def store_secret(
     credential: StoredCredential, membership: Membership | None, values: Mapping[str, str], **fields: Any
 ) -> StoredSecret:
-    """The one row of the organisation, or of the member, with these values; what an older one said is gone.
+    """Store these values in the one row of the organisation, or of the member; those of an older one are gone.
 
     Called inside the transaction of a write.
     """

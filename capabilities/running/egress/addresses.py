@@ -1,4 +1,5 @@
-"""Which web addresses are well formed, which IP addresses are public, and what an entry of the operator's list covers.
+"""Rules of addresses: which web addresses are well formed, which IP addresses are public, and what an entry of the
+operator's list covers.
 
 Pure: what is answered follows from what is given. Must not know the settings, nor the network.
 """
@@ -61,7 +62,7 @@ CARRIERS = tuple(
 
 
 def is_public(address: str) -> bool:
-    """Whether this IP address (in standard notation) is one that anybody on the internet may reach."""
+    """Return whether anybody on the internet may reach this IP address (in standard notation)."""
     try:
         return _is_public(ipaddress.ip_address(address))
     except ValueError:
@@ -86,7 +87,7 @@ HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
 
 
 class Purpose(StrEnum):
-    """What a request is made for: an entry of TOOLHUB_PRIVATE_HOSTS opens a private host for one purpose."""
+    """Purpose of a request: an entry of TOOLHUB_PRIVATE_HOSTS opens a private host for one purpose."""
 
     PROVIDER = "provider"
     TOOL = "tool"
@@ -119,8 +120,9 @@ _PURPOSE = re.compile(rf"({'|'.join(Purpose)})(?:@([a-z0-9][a-z0-9-]*))?:(?!\d+\
 
 
 def allowed_host(entry: str) -> AllowedHost | None:
-    """`name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets), and each with
-    `tool:`, `mcp:` or `provider:`, or `tool@acme:` for one organisation, in front of it if wanted; else None."""
+    """Read an entry: `name`, `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`, each with `:port` if wanted (IPv6 then in brackets),
+    and each with `tool:`, `mcp:` or `provider:`, or `tool@acme:` for one organisation, in front of it if wanted; else
+    None."""
     found = _PURPOSE.fullmatch(entry.strip().lower())
     if found is None:
         return _host_entry(entry)
@@ -172,6 +174,6 @@ def check_url(url: str) -> httpx2.URL:
 
 
 def check_characters(url: str) -> None:
-    """What one parser of addresses drops and another reads is how a guard and a client come to disagree."""
+    """Raise EgressRefused for characters that parsers read differently, so that guard and client would disagree."""
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in url):
         raise EgressRefused("The address has a space, a control character or a backslash in it; encode it with %.")

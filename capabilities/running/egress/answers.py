@@ -1,4 +1,4 @@
-"""What tools that send requests have in common: headers that a model may set, and text that it gets to see."""
+"""Common parts of tools that send requests: headers that a model may set, and text that it gets to see."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cut_text(name: str, text: str, *, whole: bool, limit: int = TEXT_LIMIT) -> d
 def readable(
     context: ToolContext, html: str, *, main: bool, until: float, most: int = TEXT_LIMIT
 ) -> tuple[str, str, bool]:
-    """Title and text of a page, and whether they are all of it. Raises ToolError."""
+    """Return title and text of a page, and whether they are all of it. Raises ToolError."""
     try:
         found = confined.run(
             "page",

@@ -23,19 +23,19 @@ from capabilities.running.egress.errors import EgressFailed, EgressRefused
 from capabilities.running.egress.guard import Guard, SocketOption, resolve, ssl_context
 from toolhub.durations import duration
 
-#: What a compressed body may become however small it was sent, and how many times larger it may get beyond that.
+#: Bytes that a compressed body may become however small it was sent, and times that it may get larger beyond that.
 FREE_BYTES = 2_000_000
 MOST_TIMES = 10
 #: Bytes that a compressed body is taken apart to at a time.
 PIECE = 65_536
 STREAM = "text/event-stream"
-#: What MCP servers are reached by.
+#: Guard by which MCP servers are reached.
 SERVERS = Guard(purposes=(Purpose.MCP,))
 
 
 @dataclass(frozen=True)
 class ExchangeLimits:
-    """How long and how large one request with its answer may be.
+    """Limits of one request with its answer, in time and size.
 
     `seconds` is for all of it, look-up and last byte included. A stream of events has `stream_seconds` instead once it
     has begun, and `idle_seconds` from one piece to the next. `max_bytes` holds for the body as sent and as
@@ -76,7 +76,7 @@ def guarded_async_client(
 
 
 class AsyncGuardedBackend(httpcore2.AnyIOBackend):
-    """As GuardedBackend: a name is looked up once, every address checked, and the connection made to a checked one."""
+    """Async form of GuardedBackend: looks a name up once, checks every address, and connects to a checked one."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -110,7 +110,7 @@ class AsyncGuardedBackend(httpcore2.AnyIOBackend):
 
 
 async def _resolve(host: str, port: int, timeout: float | None) -> list[str]:
-    """As `resolve`, in a thread of its own: many names that nobody answers for hold up no other's look-up."""
+    """Resolve as `resolve` does, in a thread of its own: names that nobody answers for hold up no other's look-up."""
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[str]] = loop.create_future()
 
@@ -221,7 +221,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
             raise _late(self.request, self.limits.seconds if self.idle is None else seconds) from error
 
     def _decoded(self, piece: bytes) -> Iterable[bytes]:
-        """In parts of bounded size, so that a bomb is found out before it has gone off."""
+        """Decompress in parts of bounded size, so that a bomb is found out before it has gone off."""
         if not self.is_compressed:
             yield piece
             return

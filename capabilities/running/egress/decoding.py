@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from capabilities.running.egress.errors import EgressFailed
 
-#: What a request says that it takes.
+#: Encodings that a request says it takes.
 ACCEPTED = "gzip, deflate"
 
 

@@ -1,4 +1,4 @@
-"""Why nothing came back from the network: it may not be asked, or it did not work."""
+"""Errors where nothing came back from the network: the request is not allowed, or it did not work."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 DOUBT = " It may have been done all the same: look before you try again."
 #: Statuses of 4xx that say nothing of whether it was done: a wait that somebody on the way gave up.
 WAITS = frozenset({408, 499})
-#: Those of 5xx that refuse the request itself: its method, or its version of HTTP.
+#: Statuses of 5xx that refuse the request itself: its method, or its version of HTTP.
 NOT_SUPPORTED = frozenset({501, 505})
 
 
 def is_refused(status: int) -> bool:
-    """Whether an answer of this status says that nothing was done: the request was refused as it was, or as it came now
-    (409, 425, 429)."""
+    """Return whether an answer of this status says that nothing was done: the request was refused as it was, or as it
+    came now (409, 425, 429)."""
     return (400 <= status < 500 and status not in WAITS) or status in NOT_SUPPORTED
 
 
@@ -25,14 +25,14 @@ def doubt_after(method: str, status: int) -> str:
 
 
 class EgressError(Exception):
-    """Nothing came back from the network. The message is one sentence for the reader, and for the model."""
+    """Error where nothing came back from the network. The message is one sentence for the reader, and for the model."""
 
-    #: Whether some host had answered with a redirect: then the message may name what that one chose.
+    #: True where some host had answered with a redirect: then the message may name what that one chose.
     is_after_redirect = False
 
     @property
     def was_sent(self) -> bool:
-        """Whether the request may have arrived, though no answer came back."""
+        """True where the request may have arrived, though no answer came back."""
         return False
 
     def doubt(self, method: str) -> str:
@@ -41,11 +41,11 @@ class EgressError(Exception):
 
 
 class EgressRefused(EgressError):
-    """This may not be asked, however often: the address, port, scheme or header is not allowed."""
+    """Request that is not allowed, however often it is made: its address, port, scheme or header."""
 
 
 class EgressFailed(EgressError):
-    """It may be asked, but did not work: no name, no connection, no answer in time, or too many redirects."""
+    """Request that is allowed, but did not work: no name, no connection, no answer in time, or too many redirects."""
 
     @property
     def was_sent(self) -> bool:

@@ -45,7 +45,7 @@ class Fetched:
     headers: Mapping[str, str]
     body: bytes
     truncated: bool
-    #: Of the request that was answered.
+    #: Method of the request that was answered.
     method: str = "GET"
 
     @property
@@ -120,7 +120,8 @@ def _redirects() -> Iterator[list[str]]:
 
 
 def deadline_clock(seconds: float) -> Clock:
-    """Cuts every wait to what is left of `seconds` from now, and raises httpcore2's timeout when nothing is."""
+    """Return a function that cuts every wait to what is left of `seconds` from now, and raises httpcore2's timeout when
+    nothing is."""
     deadline = time.monotonic() + seconds
 
     def left(timeout: float | None) -> float:
@@ -134,7 +135,7 @@ def deadline_clock(seconds: float) -> Clock:
 
 @contextlib.contextmanager
 def _told_plainly(host: str, timeout: float) -> Iterator[None]:
-    """Turns the client's exceptions into ours, one sentence each."""
+    """Turn the client's exceptions into ours, one sentence each."""
     try:
         yield
     except (httpx2.TimeoutException, httpcore2.TimeoutException) as error:

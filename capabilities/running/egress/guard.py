@@ -41,8 +41,8 @@ WEB_PORTS = frozenset({80, 443})
 
 @dataclass(frozen=True)
 class Guard:
-    """Who may be reached: public addresses on `ports` (None: any), what the operator listed for one of these purposes,
-    and `trusted_origin`. `organisation` is the short name of the one that asks; "": the one in scope."""
+    """Places that may be reached: public addresses on `ports` (None: any), what the operator listed for one of these
+    purposes, and `trusted_origin`. `organisation` is the short name of the one that asks; "": the one in scope."""
 
     ports: frozenset[int] | None = WEB_PORTS
     trusted_origin: str = ""
@@ -105,7 +105,7 @@ def warn_of_open_hosts() -> None:
 
 
 def is_listed(url: str, purposes: Collection[Purpose] = (Purpose.TOOL, Purpose.MCP)) -> bool:
-    """Whether the operator's list names the host of this address, by its name or as an IP address. Without a look-up.
+    """Return whether the operator's list names this address's host, by name or as an IP address. Without a look-up.
 
     Raises EgressRefused for what is no web address.
     """
@@ -119,7 +119,7 @@ def is_listed(url: str, purposes: Collection[Purpose] = (Purpose.TOOL, Purpose.M
 
 
 class GuardedBackend(httpcore2.SyncBackend):
-    """Resolves a name once, checks every address it leads to, and connects to a checked address itself.
+    """Backend that resolves a name once, checks every address it leads to, and connects to a checked address itself.
 
     There is no second look-up that a rebinding name server could answer differently.
     """
@@ -257,7 +257,7 @@ class GuardedTransport(httpx2.HTTPTransport):
 
 @functools.cache
 def ssl_context() -> ssl.SSLContext:
-    """One for all clients of the process: reading the system's certificates takes long."""
+    """Return the TLS context for all clients of the process: reading the system's certificates takes long."""
     return httpx2.create_ssl_context(trust_env=False)
 
 

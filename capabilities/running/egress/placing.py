@@ -15,7 +15,7 @@ USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a web address as origins are compared: `https://api.example.org`, `http://host:8080`.
+    """Return an address's origin, as origins are compared: `https://api.example.org`, `http://host:8080`.
 
     The usual port of a scheme is left out, and so is the dot that may end a name. Raises EgressRefused for what is no
     plain http or https address.
@@ -28,7 +28,7 @@ def origin_of(url: str) -> str:
 
 
 def fits(credential: Credential, url: str) -> bool:
-    """Whether the credential may go to this address: the address has one of its origins. Raises EgressRefused."""
+    """Return whether the credential may go to this address, which has one of its origins. Raises EgressRefused."""
     return bool(credential.origins) and origin_of(url) in credential.origins
 
 

@@ -1,5 +1,5 @@
-"""May a tenant enter this address? As far as the address says so itself: names are looked up when a request is made,
-and what they lead to then is what counts."""
+"""Check of addresses that a tenant enters, as far as an address itself shows it: names are looked up when a request is
+made, and what they lead to then is what counts."""
 
 from __future__ import annotations
 

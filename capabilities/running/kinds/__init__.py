@@ -1,4 +1,4 @@
-"""How a tool of each kind runs: one module a kind, each with a `run` that is a `Runner`, and what it can run."""
+"""Ways to run tools: one module a kind, each with a `run` that is a `Runner`, and what it can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capabilities.running.kinds.checks import Check
 
 
 class Runner(Protocol):
-    """Runs one call of a tool.
+    """Function that runs one call of a tool.
 
     `spec` is the tool with its envelope in force, `version` the row of the same version, of which columns that the spec
     does not have are read when they are asked for, `credential` what signs the call.

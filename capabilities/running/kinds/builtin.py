@@ -1,4 +1,4 @@
-"""Runs tools that are functions of this service's own code."""
+"""Runner of tools that are functions of this service's own code."""
 
 from __future__ import annotations
 

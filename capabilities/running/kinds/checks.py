@@ -1,4 +1,4 @@
-"""What the kinds ask of a tool's content before it is saved."""
+"""Checks that each kind makes of a tool's content before it is saved."""
 
 from __future__ import annotations
 

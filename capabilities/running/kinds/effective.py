@@ -14,8 +14,9 @@ from capabilities.running.registry import BuiltinTool, registry
 
 
 def effective_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> Effective:
-    """With a tool of this service: as its function gets them, without what is left out and nothing then. With one from
-    outside: as its schema says, and which of them nobody here knows. No query."""
+    """Return the arguments as they take effect. With a tool of this service: as its function gets them, without what is
+    left out and nothing then. With one from outside: as its schema says, and which of them nobody here knows. No
+    query."""
     tool = registry.tools.get(spec.name) if spec.kind == BUILTIN else None
     if tool is None or tool.parameters_text != spec.parameters_text:
         return effective_for(spec.parameters_text, arguments)
@@ -24,12 +25,12 @@ def effective_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> Effecti
 
 
 def _is_nothing(value: Any) -> bool:
-    """Whether an argument that is left out is nothing then: no value, or an empty one. False and 0 are values."""
+    """Return whether an argument left out is nothing then: no value, or an empty one. False and 0 are values."""
     return value is None or value in ("", [], {})
 
 
 def _as_taken(tool: BuiltinTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """As its function gets them; arguments that it would refuse, with its defaults."""
+    """Return the arguments as the tool's function gets them; those that it would refuse, with its defaults."""
     try:
         values = tool.arguments.model_validate(dict(arguments))
         return dict(plain_numbers(values.model_dump(mode="json")))

@@ -1,4 +1,4 @@
-"""Runs tools that are one HTTP request: builds it, sends it by the way out, and reads the answer for the model.
+"""Runner of tools that are one HTTP request: builds it, sends it by the way out, and reads the answer for the model.
 
 What a request is made of is in `capabilities.contract.http_tool`, where it may go in `capabilities.running.egress`.
 """
@@ -46,7 +46,7 @@ MAX_BYTES = 2_000_000
 #: Characters of an error's body that the model reads.
 ERROR_CHARS = 300
 PAGES = ("text/html", "application/xhtml+xml")
-#: What of the call's time the request may take; the rest is for reading the answer.
+#: Share of the call's time that the request may take; the rest is for reading the answer.
 SHARE = 0.9
 
 
@@ -79,7 +79,7 @@ def run(
 
 
 def _with_key(request: HttpRequest, context: ToolContext) -> HttpRequest:
-    """With the call's own key, where a crashed call is sent again under it."""
+    """Return the request with the call's own key, where a crashed call is sent again under it."""
     if context.idempotency_key and context.envelope is not None and context.envelope.on_crash == "retry_with_key":
         headers = {**request.headers, "idempotency-key": context.idempotency_key}
         return HttpRequest(request.method, request.url, headers, request.content)
@@ -145,7 +145,7 @@ def _result(answer: Fetched, implementation: HttpImplementation, context: ToolCo
 
 
 def _too_intricate(answer: Fetched, response: HttpResponse) -> str:
-    """The text as it came: it is cut to what a model reads in any case."""
+    """Return the text of an answer with too many values as it came: it is cut to what a model reads in any case."""
     if response.pointer or response.fields:
         raise ToolError(f"The answer of {_host(answer)} has more than {MAX_VALUES:,} values: ask for less of it.")
     return answer.text
@@ -180,7 +180,7 @@ def _file(answer: Fetched, kind: str) -> ToolResult:
 
 
 def _file_name(answer: Fetched, kind: str) -> str:
-    """What the far side calls the file, or the end of the address, in plain characters."""
+    """Return the name that the far side gives the file, or the end of the address, in plain characters."""
     disposition = answer.headers.get("content-disposition", "")
     found = re.search(r'filename="?([^";]+)', disposition)
     name = found[1] if found else answer.url.partition("?")[0].rpartition("/")[2]
@@ -191,7 +191,7 @@ def _file_name(answer: Fetched, kind: str) -> str:
 
 
 def _failure(answer: Fetched, credential: Credential, context: ToolContext, until: float) -> str:
-    """One sentence: the status, when to try again, and the beginning of what the far side says of it."""
+    """Return one sentence: the status, when to try again, and the beginning of the far side's words on it."""
     try:
         status = f"{answer.status} {HTTPStatus(answer.status).phrase}"
     except ValueError:
@@ -204,7 +204,7 @@ def _failure(answer: Fetched, credential: Credential, context: ToolContext, unti
 
 
 def _unsigned(answer: Fetched, request: HttpRequest, credential: Credential) -> str:
-    """What is missing, where the far side asks who calls and nothing says it."""
+    """Return a sentence that no credential is set, where the far side asks who calls and nothing says it; else ""."""
     is_signed = credential.headers or credential.query or "authorization" in {name.lower() for name in request.headers}
     if answer.status != HTTPStatus.UNAUTHORIZED or is_signed:
         return ""

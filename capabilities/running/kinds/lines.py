@@ -49,7 +49,7 @@ def filled_line(line: str, arguments: Mapping[str, Any]) -> str:
 
 
 def why_never_filled(line: str, parameters: Mapping[str, Any]) -> str:
-    """What is wrong with a line that names something else than arguments of this schema; "" where it can be filled."""
+    """Return why a line can never be filled: it names something else than arguments of this schema; "" where it can."""
     properties = parameters.get("properties")
     known = list(properties) if isinstance(properties, dict) else []
     if _ELSEWHERE & parameters.keys():
@@ -74,7 +74,7 @@ def _shown(value: Any) -> str:
 
 
 def _defaults(spec: ToolSpec) -> dict[str, Any]:
-    """What arguments are that were left out, as the schema says."""
+    """Return the values of arguments that were left out, by name, as the schema says."""
     properties = spec.definition["function"]["parameters"].get("properties", {})
     found = properties.items() if isinstance(properties, dict) else ()
     return {name: node["default"] for name, node in found if isinstance(node, dict) and "default" in node}

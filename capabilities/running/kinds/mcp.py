@@ -1,4 +1,4 @@
-"""Runs tools of MCP servers: how a call of ours becomes one of theirs, and what its answer becomes here.
+"""Runner of tools of MCP servers: turns a call of ours into one of a server, and its answer into a result.
 
 A call that has to wait (a form, an address to open, a long task) leaves its state behind, as JSON, and holds nothing
 open: it goes on from there, in whatever process.
@@ -80,8 +80,8 @@ def check_implementation(content: Content) -> None:
 
 
 def address_of(server: McpServer, credential: Credential) -> ServerAddress:
-    """Where the server is, for calls that this credential signs. Raises ToolError for a process that the installation
-    does not offer (any more). Its organisation is read where it is a process."""
+    """Return the server's address, for calls that this credential signs. Raises ToolError for a process that the
+    installation does not offer (any more). Its organisation is read where it is a process."""
     principal = f"{server.organisation_id} {credential.secret_id or ''}"
     address = ServerAddress(
         "http", principal, str(server.organisation_id), title=server.title, url=server.url, credential=credential
@@ -131,7 +131,7 @@ class _Call:
 
     @property
     def seconds(self) -> float:
-        """What is left of the call's time."""
+        """Seconds left of the call's time."""
         return max(LEAST, self.until - time.monotonic())
 
     @property
@@ -179,7 +179,7 @@ class _Call:
         )
 
     def _headers(self) -> dict[tuple[str, ...], str]:
-        """Which arguments go as headers besides, by the path to each."""
+        """Return the names of headers that arguments go as besides, by the path to each argument."""
         top = {(name,): header for name, header in self.implementation.get("headers", {}).items()}
         return top | dict(_annotated(json.loads(self.spec.parameters_text)))
 
@@ -206,7 +206,7 @@ class _Call:
         return self._checked(answer.result)
 
     def _answers_so_far(self) -> dict[str, Any]:
-        """Within a session a call is made again from its beginning, and asked again what was answered before."""
+        """Return the answers so far: within a session a call is made again from its beginning, and asks them again."""
         resumed = self.context.resumed
         state = json.loads(resumed.state) if resumed is not None and resumed.state else {}
         if state.get("kind") != "session questions" or resumed is None:
@@ -248,7 +248,7 @@ class _Call:
         return result
 
     def _mistakes(self, schema: Any, data: Any) -> list[str]:
-        """A server writes both."""
+        """Return the places where data does not fit its schema. A server writes both."""
         organisation_id, stopped = self.context.organisation_id, self.context.stopped
         try:
             found = complaints_about(json.dumps(schema), data, organisation_id, wait=self.seconds, stopped=stopped)
@@ -324,7 +324,7 @@ class _Call:
     # -- What goes wrong ---------------------------------------------------------------------------------------------
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """What the server answers. A credential that it refuses may be exchanged for a new one, once."""
+        """Return the server's answer. A credential that it refuses may be exchanged for a new one, once."""
         try:
             try:
                 return ask()
@@ -369,7 +369,7 @@ class _Call:
 
 
 def _answer(question: Any, resumed: Resumed) -> dict[str, Any]:
-    """What the member did, as the protocol says it."""
+    """Return the member's answer as the protocol says it."""
     action = resumed.action if resumed.action in ("accept", "decline") else "cancel"
     params = question.get("params") if isinstance(question, Mapping) else None
     is_form = not isinstance(params, Mapping) or params.get("mode", "form") == "form"

@@ -1,4 +1,4 @@
-"""Runs tools that are Python of the organisation's own, in the sandbox.
+"""Runner of tools that are Python of the organisation's own, in the sandbox.
 
 What the code can reach is in `capabilities.running.sandbox`; this puts the call's time, credential and context to it.
 """
@@ -33,7 +33,7 @@ from capabilities.running.sandbox import (
 from capabilities.running.sandbox.shell import WORKSPACE
 from toolhub.tenants.models import Organisation
 
-#: What of the call's time the code may take; the rest is for reading its result.
+#: Share of the call's time that the code may take; the rest is for reading its result.
 SHARE = 0.9
 #: Bytes of a result, and of what is printed.
 OUTPUT = 1_000_000
@@ -52,7 +52,7 @@ def run(
     context: ToolContext,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """What the code's `run` returned, as JSON. Raises ToolError with its error and what to write instead, and
+    """Return the result of the code's `run`, as JSON. Raises ToolError with its error and what to write instead, and
     LinkNeeded where the first request shows that the member has to connect an account.
 
     One query where the code uses helper modules, one where it asks for the context.
@@ -84,7 +84,7 @@ def run(
 
 
 def limits_of(timeout: float) -> Limits:
-    """What one call may take that has so many seconds."""
+    """Return the limits of one call that has so many seconds."""
     return Limits(
         seconds=max(0.1, timeout * SHARE),
         memory=settings.TOOLHUB_PYTHON_MEMORY_MB * 1_000_000,
@@ -101,7 +101,7 @@ def failure_text(result: SandboxResult) -> str:
 
 
 def context_of(spec: ToolSpec, version: ToolVersion, context: ToolContext) -> dict[str, Any]:
-    """What the code is told of the call it runs for: data alone, nothing that opens anything. One query.
+    """Return the facts that the code gets of the call it runs for: data alone, nothing that opens anything. One query.
 
     `workspace` is the organisation's folder under the name that it has for commands; file tools take paths in it.
     """
@@ -164,7 +164,7 @@ def _http(credential: Credential, context: ToolContext) -> Any:
 
 def check_implementation(content: Content) -> None:
     """Raise ChangeRefused unless this has the form of a Python tool and its runtime is there; `field` says which part
-    is at fault. What is wrong with the code itself, `check_python` says: that takes a process, so it is asked before a
+    is at fault. Problems in the code itself are found by `check_python`: that takes a process, so it is asked before a
     transaction begins."""
     implementation = content.implementation
     unknown = set(implementation) - {"runtime", "code", "helpers"}

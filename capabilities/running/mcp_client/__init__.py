@@ -1,4 +1,4 @@
-"""Speaks MCP with servers of others: sessions with processes, requests over HTTP, and what a result comes to.
+"""MCP client for servers of others: sessions with processes, requests over HTTP, and the reading of results.
 
-Knows addresses and definitions. Which server belongs to whom, the rooms above say.
+Knows addresses and definitions. The rooms above say who owns a server.
 """

@@ -1,4 +1,4 @@
-"""Where a server is, for whom it is asked, and the processes that the operator's file names. Pure.
+"""Addresses of servers, with the principal that asks, and the processes that the operator's file names. Pure.
 
 Knows forms. Must not know rows, settings nor the SDK: `toolhub.settings` reads the operator's file with it.
 """
@@ -25,17 +25,17 @@ EVERYBODY = "*"
 class ServerAddress:
     """One server as one principal reaches it.
 
-    `principal` says for whom: the organisation, and the secret that signs where each member has an own one. Sessions
-    are never shared between principals.
+    `principal` is who asks: the organisation, and the secret that signs where each member has an own one. Sessions are
+    never shared between principals.
     """
 
     transport: Literal["http", "stdio"]
     principal: str
-    #: Whose share of this process's sessions it takes: the organisation.
+    #: Owner whose share of this process's sessions it takes: the organisation.
     owner: str = ""
     #: Its short name, where the operator opened private hosts to single organisations; else "-".
     organisation: str = "-"
-    #: What people call it, for sentences.
+    #: Name that people give it, for sentences.
     title: str = "The MCP server"
     url: str = ""
     argv: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class ServerAddress:
 
     @property
     def place(self) -> str:
-        """Where it is, the same for every principal."""
+        """Place of the server, the same for every principal."""
         if self.transport == "http":
             return self.url
         started = json.dumps([self.argv, sorted(self.env.items()), self.folder])
@@ -75,7 +75,7 @@ class StdioEntry:
     organisations: tuple[str, ...] = ()
 
     def is_open_to(self, slug: str) -> bool:
-        """Whether the organisation of this slug may use it."""
+        """Return whether the organisation of this slug may use it."""
         return EVERYBODY in self.organisations or slug in self.organisations
 
 

@@ -1,4 +1,4 @@
-"""What servers say, as plain data: the SDK's types stay inside this room. Pure."""
+"""Answers of servers as plain data: the SDK's types stay inside this room. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ListedTool:
 
 @dataclass(frozen=True)
 class Listing:
-    """A server's list of tools, and what it says of itself."""
+    """A server's list of tools, and its description of itself."""
 
     tools: tuple[ListedTool, ...]
     #: Version of the protocol that was spoken, such as 2026-07-28.
@@ -33,7 +33,7 @@ class Listing:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     #: Seconds that the list may be kept; None where the protocol has no such word. 0: it may change at any time.
     ttl: float | None = None
-    #: Whether others who ask get the same list: public or private.
+    #: Readers of the same list: public, or private to who asks.
     cache_scope: str = "private"
     #: The list is longer than was read.
     is_cut: bool = False
@@ -42,14 +42,14 @@ class Listing:
 
     @property
     def tells_changes(self) -> bool:
-        """Whether it says that it tells of changes to its list."""
+        """True where the server says that it announces changes to its list."""
         tools = self.capabilities.get("tools")
         return isinstance(tools, Mapping) and tools.get("listChanged") is True
 
 
 @dataclass(frozen=True)
 class CallAnswer:
-    """What came of a call: a result, questions that go before one, or a task that goes on. Exactly one is set."""
+    """Answer to a call: a result, questions that go before one, or a task that goes on. Exactly one is set."""
 
     #: `tools/call`'s result as it was sent.
     result: Mapping[str, Any] | None = None

@@ -46,7 +46,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
 
 
 def has_loop() -> bool:
-    """Whether this process has made its loop."""
+    """Return whether this process has made its loop."""
     return _loop is not None
 
 
@@ -56,7 +56,7 @@ def when_started(function: Callable[[asyncio.AbstractEventLoop], None]) -> None:
 
 
 def run(work: Coroutine[Any, Any, T], *, seconds: float, stopped: threading.Event | None = None) -> T:
-    """What the coroutine returns or raises; it ends itself within `seconds`.
+    """Return what the coroutine returns, or raise what it raises; it ends itself within `seconds`.
 
     Raises Stopped when `stopped` is set meanwhile: the coroutine is then cancelled, and not waited for.
     """
@@ -76,12 +76,12 @@ def run(work: Coroutine[Any, Any, T], *, seconds: float, stopped: threading.Even
 
 
 def submit(work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-    """Begin it. It knows nothing of the caller's context, such as whose rows are in scope."""
+    """Begin a coroutine in the loop. It knows nothing of the caller's context, such as whose rows are in scope."""
     return contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, background_loop())
 
 
 def _forget() -> None:
-    """In the child of a fork: threads are gone, and a lock may have been held."""
+    """Forget the loop in the child of a fork: threads are gone, and a lock may have been held."""
     global _loop, _lock
     _loop, _lock = None, threading.Lock()
 

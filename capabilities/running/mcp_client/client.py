@@ -1,7 +1,7 @@
 """Servers for those who may wait: each function blocks its thread, and may be called from any.
 
-Knows nothing of rows: an address says where, for whom and with which credential. The SDK is loaded when it is first
-needed: it costs 25 MB and a third of a second, which an installation without servers never pays.
+Knows nothing of rows: an address says where, for which principal and with which credential. The SDK is loaded when it
+is first needed: it costs 25 MB and a third of a second, which an installation without servers never pays.
 
 Every function raises McpError.
 """
@@ -26,7 +26,7 @@ CLOSE_SECONDS = 8.0
 def list_tools(
     address: ServerAddress, *, timeout: float = LIST_SECONDS, stopped: threading.Event | None = None
 ) -> Listing:
-    """The server's tools, all pages of them, and what it says of itself, asked anew."""
+    """Return the server's tools, all pages of them, and its description of itself, asked anew."""
     from capabilities.running.mcp_client import exchanges  # noqa: PLC0415 -- leaf
 
     return background.run(exchanges.list_tools(address, seconds=timeout), seconds=timeout, stopped=stopped)
@@ -45,7 +45,7 @@ def call_tool(
     as_task: bool = False,
     stopped: threading.Event | None = None,
 ) -> CallAnswer:
-    """Call the tool that the server calls `name`. Once `stopped` is set, the server is told and Stopped raised.
+    """Call the tool that the server calls `name`. Once `stopped` is set, the server is notified and Stopped raised.
 
     `headers` are those of its definition's x-mcp-header, by the path to the argument. A call that was answered with
     questions is made again with `input_responses` and `request_state`, or, where it was asked in a session, with
@@ -104,7 +104,7 @@ class Watch:
 
     @property
     def is_on(self) -> bool:
-        """It still listens; a server that tells no changes is not listened to for long."""
+        """True while it listens; a server that announces no changes is not listened to for long."""
         return not self._future.done()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a server is asked in vain. Each message is one sentence for a person and for the model.
+"""Errors of a request to a server. Each message is one sentence for a person and for the model.
 
 McpError
 ├── ServerUnreachable    nothing came: no connection, no process, an address that may not be reached
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class McpError(Exception):
-    """`nothing_came`: the message holds no word of the far side."""
+    """Error of a request to a server. `nothing_came`: the message holds no word of the far side."""
 
     nothing_came = True
 
@@ -33,11 +33,11 @@ class ServerSilent(McpError):
 
 
 class ServerLost(McpError):
-    """What the call did is not known."""
+    """Loss of the connection or process during a call: what the call did is not known."""
 
 
 class NotAuthorised(McpError):
-    """`status` is 401 or 403; `challenge` is the WWW-Authenticate header as it came, or empty."""
+    """Refusal of a credential. `status` is 401 or 403; `challenge` the WWW-Authenticate header as it came, or empty."""
 
     def __init__(self, message: str, *, status: int, challenge: str) -> None:
         super().__init__(message)
@@ -50,8 +50,8 @@ class AnswerRefused(McpError):
 
 
 class ServerRefused(McpError):
-    """`code` and `data` are those of the JSON-RPC error. `is_unknown`: no such error came, but a status of HTTP that
-    leaves open what the call did."""
+    """Error of the protocol. `code` and `data` are those of the JSON-RPC error. `is_unknown`: no such error came, but a
+    status of HTTP that leaves open what the call did."""
 
     nothing_came = False
 

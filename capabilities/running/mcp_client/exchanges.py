@@ -1,4 +1,4 @@
-"""What is asked of a server: its list, a call, a task, and word of changes. Runs in the background loop."""
+"""Exchanges with a server: its list, a call, a task, and notice of changes. Runs in the background loop."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ async def _call_in_session(
     as_task: bool,
     on_progress: Any,
 ) -> CallAnswer:
-    """The same in a protocol in which the server asks back while the call runs: it is then given up, and made again
-    once there is an answer."""
+    """Call a tool in a protocol in which the server asks back while the call runs: the call is then given up, and made
+    again once there is an answer."""
     if as_task:
         params["task"] = {"ttl": TASK_MILLISECONDS}
     call = OneCall(answers)
@@ -291,7 +291,7 @@ async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
 
 
 class _NotTold(Exception):
-    """The server does not tell changes."""
+    """Server that does not announce changes."""
 
 
 class _WentIdle(Exception):
@@ -299,7 +299,7 @@ class _WentIdle(Exception):
 
 
 class _StreamEnded(Exception):
-    """It told for a while."""
+    """The stream of changes was open for a while, and ended."""
 
 
 async def _watch_once(address: ServerAddress, on_change: Callable[[], None], is_first: bool) -> None:

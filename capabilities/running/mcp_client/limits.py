@@ -1,4 +1,4 @@
-"""How much of a server is taken: sizes, numbers and times."""
+"""Limits of what is taken from a server: sizes, numbers and times."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of its error output that are kept, the last ones.
 MAX_STDERR = 20_000
-#: Of that, lines and characters that go into an error.
+#: Lines and characters of that which go into an error.
 LAST_LINES, MAX_LAST_WORDS = 3, 300
 #: Seconds that it has to end by itself once its input is closed, and again once it was asked to.
 END_SECONDS = 2.0
@@ -65,7 +65,7 @@ class ServerProcess:
         return " | ".join(lines[-LAST_LINES:])[-MAX_LAST_WORDS:]
 
     def say_goodbye(self, title: str) -> None:
-        """What it wrote last goes to the log of this service, where it ended by itself with an error."""
+        """Log the end of the error output of a process that ended by itself with an error."""
         status = self.process.returncode
         if status is not None and status > 0:
             logger.warning("The process of %s ended with status %s: %s", title, status, self.stderr[-2_000:])
@@ -177,7 +177,7 @@ async def _watch(server: ServerProcess, incoming: MemoryObjectSendStream[Session
 
 
 async def _drain(stream: ByteReceiveStream) -> None:
-    """A process that cannot write does not end."""
+    """Read a stream to its end, and drop it: a process that cannot write does not end."""
     with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError):
         while True:
             await stream.receive(65_536)

@@ -33,8 +33,9 @@ from capabilities.running.mcp_client.background import THREAD
 
 
 class _NotOfServers(logging.Filter):
-    """Lets nothing through that the SDK says in the thread that speaks to servers: what a server sends wrong, it logs
-    with a traceback and with the text, and here it is a sentence for who asked. Other threads log as they did."""
+    """Filter that lets nothing through that the SDK says in the thread that speaks to servers: what a server sends
+    wrong, it logs with a traceback and with the text, and here it is a sentence for who asked. Other threads log as
+    they did."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.threadName != THREAD or record.levelno >= logging.CRITICAL
@@ -93,7 +94,7 @@ class Conversation(ClientSession):
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def _build_capabilities(self, version: str) -> types.ClientCapabilities:
-        """Older protocols have other tasks, and no word for extensions."""
+        """Build our capabilities: older protocols have other tasks, and no word for extensions."""
         capabilities = super()._build_capabilities(version)
         if version not in MODERN_PROTOCOL_VERSIONS:
             capabilities.extensions = None
@@ -117,7 +118,7 @@ class Conversation(ClientSession):
             await negotiate_auto(self)
 
     async def initialize(self) -> types.InitializeResult:
-        """As the SDK's, which always offers the newest version, and tells an unknown one in words of its own."""
+        """Initialize as the SDK does, which always offers the newest version, and words an unknown one differently."""
         offered = self.pinned or LEGACY
         params = types.InitializeRequestParams(
             protocol_version=offered, capabilities=self._build_capabilities(offered), client_info=CLIENT
@@ -140,9 +141,10 @@ class Conversation(ClientSession):
         name: str = "",
         on_progress: ProgressFnT | None = None,
     ) -> dict[str, Any]:
-        """The result as it was sent. `headers` and `name` (as Mcp-Name) go with it in the modern protocol only.
+        """Send a request and return its result as it was sent. `headers` and `name` (as Mcp-Name) go with it in the
+        modern protocol only.
 
-        Raises the SDK's MCPError, for a time that is up as well; the server is then told.
+        Raises the SDK's MCPError, also when the time is up; the server is then notified.
         """
         data: dict[str, Any] = {"method": method, "params": dict(params)}
         options: CallOptions = {}
@@ -181,7 +183,7 @@ class Conversation(ClientSession):
 
 
 def question_key(params: types.ElicitRequestParams) -> str:
-    """What tells one question of a call from its others."""
+    """Return a key that distinguishes one question of a call from its others."""
     return params.model_dump_json(by_alias=True, exclude={"meta", "task", "elicitation_id"}, exclude_none=True)
 
 

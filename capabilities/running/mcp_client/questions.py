@@ -1,4 +1,4 @@
-"""What a server may ask a member: a flat form, or to open an address. Pure.
+"""Questions that a server may ask a member: a flat form, or to open an address. Pure.
 
 Sampling (a reply of a model of ours) and roots (folders of ours) are never offered; a server that asks for them all the
 same is refused.
@@ -23,7 +23,7 @@ FORMATS = ("email", "uri", "date", "date-time")
 
 
 class QuestionRefused(ValueError):
-    """It cannot be put to a member; the message is the end of a sentence."""
+    """Question that cannot be put to a member; the message is the end of a sentence."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a call's result comes to: each kind of content has its place. Pure."""
+"""Reading of a call's result: each kind of content has its place. Pure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _blocks(sent: Mapping[str, Any]) -> list[Any]:
 
 
 def _as_object(structured: Any) -> Mapping[str, Any] | None:
-    """Protocol 2026-07-28 allows any JSON here; whoever reads it wants an object."""
+    """Return the data as an object: protocol 2026-07-28 allows any JSON here, and whoever reads it wants an object."""
     if structured is None or isinstance(structured, dict):
         return structured
     return {"result": structured}
@@ -164,6 +164,6 @@ def _add_file(data: Any, media_type: Any, name: str, kind: str, reading: _Readin
 
 
 def _decoded(data: str) -> bytes:
-    """Base64 with line breaks, of either alphabet, with or without its padding. Raises ValueError."""
+    """Decode Base64 with line breaks, of either alphabet, with or without its padding. Raises ValueError."""
     plain = "".join(data.split()).replace("-", "+").replace("_", "/").rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)

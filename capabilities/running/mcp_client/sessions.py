@@ -1,5 +1,5 @@
-"""Whom this process talks to: one exchange a call with servers of the modern protocol over HTTP, and kept sessions with
-processes and with servers of older protocols.
+"""Conversations of this process with servers: one exchange a call with servers of the modern protocol over HTTP, and
+kept sessions with processes and with servers of older protocols.
 
 All of it runs in the background loop. A session has one task that owns it, opens it and closes it; calls come and go.
 Nobody waits for a server but its own calls.
@@ -93,10 +93,10 @@ class Session:
         self.version = version
         self.process: ServerProcess | None = None
         self.used_at = time.monotonic()
-        #: It is not closed before, such as for a task that lives in it.
+        #: Time before which it is not closed, such as for a task that lives in it.
         self.keep_until = 0.0
         self.watchers = 0
-        #: It was closed because nobody used it.
+        #: True where it was closed because nobody used it.
         self.was_idle = False
         self._conversation: Conversation | None = None
         self._failure: McpError | None = None
@@ -109,7 +109,7 @@ class Session:
 
     @property
     def is_usable(self) -> bool:
-        """It is being opened, or open."""
+        """True while the session is being opened, or open."""
         return not self._task.done() and not self._ending.is_set() and not self._has_died
 
     @property
@@ -122,7 +122,7 @@ class Session:
 
     @property
     def is_stream(self) -> bool:
-        """It is there to be listened to, and calls do not use it."""
+        """True for a session that is only listened to, and that calls do not use."""
         is_modern = self._conversation is not None and self._conversation.is_modern
         return bool(self.watchers) and self.address.transport == "http" and is_modern
 
@@ -137,7 +137,7 @@ class Session:
         return self.conversation
 
     async def use(self, work: Work[T], *, alone: bool = False) -> T:
-        """What `work` makes of the conversation. `alone`: while no other call uses it."""
+        """Return the result of `work` on the conversation. `alone`: while no other call uses it."""
         talk = await self.opened()
         async with self._room:
             await self._room.wait_for(lambda: not self._is_alone and not (alone and self._running))
@@ -165,7 +165,8 @@ class Session:
         return error
 
     async def _lost(self) -> None:
-        """The connection ended under a call: no other call begins with it. Raises why, where that is known."""
+        """End a session whose connection ended under a call: no other call begins with it. Raises why, where that is
+        known."""
         self._ending.set()
         await asyncio.wait([self._task], timeout=0.5)
         if self._failure is not None:
@@ -174,11 +175,11 @@ class Session:
             raise self._with_last_words(ServerLost(f"The connection to {self.address.title} ended."))
 
     def keep_for(self, seconds: float) -> None:
-        """It is not closed for being idle before that."""
+        """Keep the session open for so many seconds, though it may be idle."""
         self.keep_until = time.monotonic() + seconds
 
     async def ended_or(self, event: anyio.Event) -> bool:
-        """Wait for the event, or for the session's end; whether it was the event."""
+        """Wait for the event, or for the session's end; return whether it was the event."""
         waiting = asyncio.ensure_future(event.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +192,7 @@ class Session:
         self._ending.set()
 
     async def closed(self) -> None:
-        """Once nothing is left of it."""
+        """Close the session, and return once nothing is left of it."""
         self.close()
         await asyncio.wait([self._task])
 
@@ -240,7 +241,7 @@ def _streams(address: ServerAddress, client: httpx2.AsyncClient) -> AbstractAsyn
 
 @dataclass
 class Backoff:
-    """A server that could not be reached is left alone until then."""
+    """Pause of a server that could not be reached: it is left alone until then."""
 
     until: float
     seconds: float
@@ -262,12 +263,12 @@ class Pool:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.sessions: dict[Key, Session] = {}
-        #: Those that end, so that nothing is left behind at the end of the process.
+        #: Sessions that end, so that nothing is left behind at the end of the process.
         self.ending: set[Session] = set()
         self._clients: dict[Key, HttpClient] = {}
         self._backoffs: dict[Key, Backoff] = {}
         self._gates: dict[Key, Gate] = {}
-        #: Which protocol a server over HTTP spoke, and until when that is believed.
+        #: Protocol that a server over HTTP spoke, and until when that is believed.
         self._versions: dict[str, tuple[str, float]] = {}
         self._reaper: asyncio.Task[None] | None = None
 
@@ -276,7 +277,7 @@ class Pool:
     async def speak(
         self, address: ServerAddress, work: Work[T], *, seconds: float, fresh: bool = False, alone: bool = False
     ) -> T:
-        """What `work` makes of a conversation with the server. Raises McpError.
+        """Return the result of `work` on a conversation with the server. Raises McpError.
 
         `fresh`: the server is asked anew what it is. `alone`: in a kept session, no other call runs beside.
         """
@@ -397,13 +398,13 @@ class Pool:
             idle[0].close(was_idle=True)
 
     def forget(self, session: Session) -> None:
-        """It is not given out again."""
+        """Remove a session from those that are given out."""
         if self.sessions.get(session.address.key) is session:
             del self.sessions[session.address.key]
         self.ending.add(session)
 
     def is_open(self, address: ServerAddress) -> bool:
-        """Whether there is a session of this principal that calls use."""
+        """Return whether there is a session of this principal that calls use."""
         session = self.sessions.get(address.key)
         return session is not None and session.is_usable
 
@@ -453,7 +454,7 @@ class Pool:
             held.used_at = time.monotonic()
 
     def _sign(self, address: ServerAddress) -> None:
-        """A session that is kept signs with what is given now: a token may have been renewed."""
+        """Renew the credential of a kept session: a token may have been renewed."""
         held = self._clients.get(address.key)
         if held is not None:
             held.auth.credential = address.credential
@@ -518,7 +519,7 @@ class Pool:
 
 
 def _speaks_another(error: BaseException, noted: Seen) -> bool:
-    """Whether a server refused a call of the modern protocol in a way that one of an older protocol does."""
+    """Return whether a server refused a call of the modern protocol in a way that one of an older protocol does."""
     error = leaf(error)
     if not isinstance(error, MCPError):
         return False

@@ -1,4 +1,4 @@
-"""Puts the credential on requests, last, and looks at answers before anybody reads them."""
+"""Authentication that puts the credential on requests, last, and looks at answers before anybody reads them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from toolhub.bounded_json import signs_in
 
 @dataclass
 class Seen:
-    """What the HTTP answers of one call were."""
+    """Facts noted of the HTTP answers of one call."""
 
     status: int = 0
     challenge: str = ""
-    #: Whether the request that was answered so carried a credential.
+    #: True where the request that was answered so carried a credential.
     is_signed: bool = False
 
 
@@ -30,7 +30,7 @@ seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
 
 
 class CredentialAuth(httpx2.Auth):
-    """Adds the credential to every request to one of its origins, behind everything else, and to no other."""
+    """Signer that adds the credential to requests to its origins, behind everything else, and to no other request."""
 
     def __init__(self, credential: Credential) -> None:
         self.credential = credential

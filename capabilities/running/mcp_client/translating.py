@@ -1,4 +1,4 @@
-"""Turns what the SDK and the network raise into this room's errors, one sentence each."""
+"""Translation of what the SDK and the network raise into this room's errors, one sentence each."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _refused_credential(noted: Seen) -> str:
 
 
 def leaf(error: BaseException) -> BaseException:
-    """What a group of exceptions is about: the first in it that is not the end of a wait."""
+    """Return the error that a group of exceptions is about: the first in it that is not the end of a wait."""
     while isinstance(error, BaseExceptionGroup):
         inner = [each for each in error.exceptions if not isinstance(each, GeneratorExit)]
         error = inner[0] if inner else error.exceptions[0]

@@ -1,4 +1,4 @@
-"""What a browser says of itself when it is to show notifications."""
+"""Form in which a browser describes itself when it is to show notifications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from capabilities.running.push.writes import MAX_LABEL, Browser
 
 
 class BrowserForm(forms.Form):
-    """A script of the page fills the hidden fields; the member may name the browser."""
+    """Form of a new browser. A script of the page fills the hidden fields; the member may name the browser."""
 
     label = forms.CharField(
         label="Name of this browser", max_length=MAX_LABEL, required=False, help_text="Such as: laptop at work."
@@ -19,7 +19,7 @@ class BrowserForm(forms.Form):
     auth = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean(self) -> dict[str, str]:
-        """What is wrong with a field that nobody sees stands above the form."""
+        """Return the cleaned data; an error of a field that nobody sees stands above the form."""
         data: dict[str, str] = self.cleaned_data
         if not data.get("endpoint"):
             raise forms.ValidationError("The browser said nothing of itself: it has to run the scripts of this page.")

@@ -9,5 +9,5 @@ from toolhub.tenants.models import Membership
 
 
 def browsers_of(member: Membership) -> QuerySet[PushSubscription]:
-    """Newest first, without their keys."""
+    """Return the member's browsers, newest first, without their keys."""
     return PushSubscription.objects.filter(membership=member).defer("values_json").order_by("-pk")

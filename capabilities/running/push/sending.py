@@ -1,4 +1,4 @@
-"""Sends one notification to each browser of a member, encrypted for it, by the guarded client."""
+"""Sending of one notification to each browser of a member, encrypted for it, by the guarded client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEEP_SECONDS = 86_400
 SIGNED_SECONDS = 3_600
 #: Bytes of one notification: push services need not take more than one record of 4,096 (RFC 8291), with its overhead.
 MAX_BYTES = 3_900
-#: What a push service says of a subscription that is over.
+#: Status with which a push service answers for a subscription that is over.
 GONE = (404, 410)
 #: And of a signature that is not by the key of the subscription.
 REFUSED = (401, 403)
@@ -31,7 +31,8 @@ REFUSED = (401, 403)
 
 @dataclass(frozen=True)
 class Sent:
-    """How many browsers took it, how many were over and are removed, and why others did not."""
+    """Result of a notification: number of browsers that took it, number that were over and are removed, and why others
+    did not."""
 
     delivered: int
     removed: int

@@ -22,7 +22,7 @@ from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
-#: Of the tool that notifies.
+#: Service of the tool that notifies.
 SERVICE = "web_push"
 
 

@@ -1,4 +1,4 @@
-"""Which browsers of a member show notifications: added by the browser itself, removed by the member."""
+"""Browsers of a member that show notifications: added by the browser itself, removed by the member."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AUTH_BYTES = 16
 
 @dataclass(frozen=True)
 class Browser:
-    """What `PushManager.subscribe` gave: the address, and the two keys in base64url."""
+    """Subscription as `PushManager.subscribe` gave it: the address, and the two keys in base64url."""
 
     endpoint: str
     p256dh: str
@@ -64,7 +64,7 @@ class Browser:
 
 
 def _bytes_of(text: str) -> bytes:
-    """What base64url says; nothing where it is none."""
+    """Return the bytes of a base64url text; empty where it is none."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
@@ -102,7 +102,7 @@ def add_browser(member: Membership, browser: Browser) -> PushSubscription:
 
 
 def _take_from_others(row: PushSubscription, browser: Browser) -> None:
-    """Only who has the browser's keys takes it: its address alone may be known to somebody else. One query."""
+    """Take a browser from other members, for one with its keys: others may know its address alone. One query."""
     others = PushSubscription.objects.filter(endpoint_sha256=row.endpoint_sha256).exclude(membership=row.membership)
     for other in others.select_related("membership"):
         with suppress(SecretUnreadable):
@@ -128,7 +128,7 @@ def private_key(organisation_id: int) -> bytes:
 
 
 def _readable_key() -> bytes:
-    """The one that is there, or nothing."""
+    """Return the private key that is stored, or empty bytes."""
     with suppress(SecretUnreadable, ValueError):
         row = PushKey.objects.first()
         if row is not None:

@@ -1,4 +1,4 @@
-"""What to write instead, for errors of a run: what the check before could not see."""
+"""Advice on errors of a run that the check before could not see: what to write instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from capabilities.running.sandbox.monty import gaps
 from capabilities.running.sandbox.values import RunError
 
-#: Of both runtimes: a part of the message -> what to write instead.
+#: Advice for both runtimes: a part of the message -> what to write instead.
 OF_RESULTS: tuple[tuple[str, str], ...] = (
     (r"type set is not", "Return a list: `sorted(found)`."),
     (r"type (date|datetime|time) is not", "Return text: `moment.isoformat()`."),
@@ -24,7 +24,7 @@ OF_LIMITS = {
     "HostCalls": "Ask for less, or for more at once.",
     "RecursionError": "Write a loop in place of the function that calls itself.",
 }
-#: Of the interpreter: a part of the message -> what to write instead.
+#: Advice for the interpreter: a part of the message -> what to write instead.
 OF_MONTY: tuple[tuple[str, str], ...] = (
     (r"class inheritance", "Write plain classes, `@dataclass`, and ValueError in place of exceptions of your own."),
     (r"method decorators", "Write plain methods, and functions outside of the class."),

@@ -1,4 +1,4 @@
-"""Where bubblewrap is, the program that makes the namespaces of full Python and of commands."""
+"""Place of bubblewrap, the program that makes the namespaces of full Python and of commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether code can be a tool: all that has to change, in one answer, with what to write instead.
+"""Check of code that is to be a tool: all that has to change, in one answer, with what to write instead.
 
-Nothing of it is called: it is parsed, its names are looked up in the runtime, and its module is loaded once in the
-sandbox, with no way to the web.
+Nothing of the code is called: it is parsed, its names are looked up in the runtime, and its module is loaded once in
+the sandbox, with no way to the web.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_python(
     parameters: Mapping[str, Any] | None,
     organisation_id: int,
 ) -> list[Problem]:
-    """Everything that keeps this code from being a tool of these parameters, by line; empty where it can be one.
+    """Return everything that keeps this code from being a tool of these parameters, by line; empty where it can be one.
 
     `helpers` are the modules that it may import: name -> code. With `parameters` None it is a helper module itself, and
     needs no `run`. Problems that do not block (`blocks`) are doubts of the type check. Raises ConfinedError where there
@@ -61,7 +61,7 @@ def check_python(
 
 
 def _of_entry(entry: Mapping[str, Any] | None, parameters: Mapping[str, Any]) -> Iterator[Problem]:
-    """Whether `run` is there, and takes what the schema lets through."""
+    """Yield problems where `run` is missing, or does not take what the schema lets through."""
     properties = parameters.get("properties")
     names = list(properties) if isinstance(properties, dict) else []
     listed = parameters.get("required")
@@ -110,7 +110,7 @@ def _identifier(name: str) -> str:
 
 
 def _loaded_in_full(code: str, helpers: Mapping[str, str], organisation_id: int) -> Iterator[Problem]:
-    """What loading the module raises."""
+    """Yield the problem that loading the module raises."""
     error = full.run(
         code,
         {},
@@ -127,7 +127,7 @@ def _loaded_in_full(code: str, helpers: Mapping[str, str], organisation_id: int)
 
 
 def _of_imports(facts: Mapping[str, Any], helpers: Mapping[str, str]) -> Iterator[Problem]:
-    """Modules that CPython's own library does not have, and names that nothing gives a value."""
+    """Yield problems for modules that CPython's own library does not have, and for names that nothing gives a value."""
     for one in facts["imports"]:
         module = one.get("module") or one["name"]
         first = module.partition(".")[0]

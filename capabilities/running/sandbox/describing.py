@@ -1,4 +1,4 @@
-"""What of Python there is in each runtime, for whoever writes code: short, because a model pays for each word."""
+"""Descriptions of Python in each runtime, for whoever writes code: short, because a model pays for each word."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 @lru_cache(maxsize=512)
 def takes_context(code: str) -> bool:
-    """Whether `run` has an argument of that name."""
+    """Return whether `run` has an argument of that name."""
     found = list(_ENTRY.finditer(code))
     if not found or CONTEXT not in code:
         return False

@@ -1,4 +1,4 @@
-"""What the code may ask of the service, in either runtime: `http_get`, `http_post`, `now_in`, `in_zone`.
+"""Functions of the service that the code may call, in either runtime: `http_get`, `http_post`, `now_in`, `in_zone`.
 
 The arguments come from code that nobody trusts: each is checked here, and nothing of the service goes back but text,
 numbers and times. How many requests a run has, and how long, is counted here as well.
@@ -34,11 +34,11 @@ MAX_LOCAL_CALLS = 1_000
 
 
 class TooManyCalls(Exception):
-    """The run has had its requests. It ends: the code cannot catch this."""
+    """End of a run that has had its requests: the code cannot catch this."""
 
 
 class OutOfTime(Exception):
-    """The run's time is over. It ends."""
+    """End of a run whose time is over."""
 
 
 class HostCalls:
@@ -52,7 +52,7 @@ class HostCalls:
         self.requests = 0
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the function returns. Raises what the code should see: OSError, TypeError or ValueError; and
+        """Return the function's result. Raises what the code should see: OSError, TypeError or ValueError; and
         TooManyCalls and OutOfTime, which end the run."""
         functions: dict[str, Callable[..., Any]] = {
             "http_get": self.http_get,

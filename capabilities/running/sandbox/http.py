@@ -21,8 +21,8 @@ Refused = Callable[[Fetched, float], Credential | None]
 
 
 def guarded_http(credential: Credential | None = None, *, refused: Refused | None = None) -> Http:
-    """Asks through the guard. The credential goes to its own origins only; what comes back of it is masked, so that
-    the code never sees it."""
+    """Return a function that asks through the guard. The credential goes to its own origins only; what comes back of it
+    is masked, so that the code never sees it."""
     first = credential or Credential()
 
     def ask(method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float) -> HttpAnswer:

@@ -1,4 +1,4 @@
-"""Whether this machine can keep members' code apart from everything else. Where it cannot, the code does not run."""
+"""Isolation of members' code from everything else on this machine. Where it is not possible, the code does not run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capabilities.running.sandbox.values import HostFunctions, Limits
 
 @dataclass(frozen=True)
 class Isolation:
-    """Which runtimes may be used in this process, and why one may not: a sentence for the operator, or empty."""
+    """Runtimes that may be used in this process, and why one may not: a sentence for the operator, or empty."""
 
     monty: bool
     full: bool
@@ -34,7 +34,7 @@ _lock = threading.Lock()
 
 
 def isolation() -> Isolation:
-    """Tried once in each process, at the first question: takes a part of a second then."""
+    """Return the isolation of this process, tried once, at the first question: takes a part of a second then."""
     key = (os.getpid(), settings.TOOLHUB_FULL_PYTHON)
     if key not in _found:
         with _lock:
@@ -82,7 +82,7 @@ def _full_reason() -> str:
 
 
 PROBE_LIMITS = Limits(seconds=10.0)
-#: What a call must find, else no call is made.
+#: Findings that a call must make, else no call is made.
 MUST_HOLD = (
     "no other process",
     "no second process",

@@ -1,4 +1,4 @@
-"""Starts bubblewrap: never as root of the machine, and behind everything else that wants the processor.
+"""Start of bubblewrap: never as root of the machine, and behind everything else that wants the processor.
 
 A service that runs as root starts each sandbox as a user of the organisation's own. Files that this user cannot reach
 (a Python below /root, a workspace) are shown to the sandbox alone, at a mount point that everybody may pass through.
@@ -19,7 +19,7 @@ from typing import Any
 
 #: The user of organisation 0, where the service runs as root; that of another has its key added. Nobody else's.
 FIRST_USER = 1_879_048_192
-#: How far behind the service's own processes a sandbox stands when both want the processor.
+#: Niceness by which a sandbox stands behind the service's own processes when both want the processor.
 NICE = 10
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 #: Options of bubblewrap that show a file or folder of the machine: source, then target.
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CannotLaunch(Exception):
-    """This machine does not let the service start a sandbox; the message says why."""
+    """Error of a machine that does not let the service start a sandbox; the message says why."""
 
 
 def user_of(organisation_id: int) -> int | None:
@@ -93,7 +93,7 @@ class _Shown:
     mounts: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def mount(self) -> None:
-        """In the child: show each source at its mount point, to this process alone."""
+        """Show each source at its mount point, in the child and to this process alone."""
         if not self.mounts:
             return
         _must(_libc.unshare(CLONE_NEWNS))
@@ -117,7 +117,7 @@ def _shown(arguments: Sequence[str]) -> Iterator[_Shown]:
 
 
 def is_reachable(path: str) -> bool:
-    """Whether every user may pass through all folders above the file."""
+    """Return whether every user may pass through all folders above the file."""
     folders = [folder for folder in Path(os.path.realpath(path)).parents if folder.exists()]
     return all(folder.stat().st_mode & 0o001 for folder in folders)
 

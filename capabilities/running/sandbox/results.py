@@ -13,7 +13,7 @@ MAX_VALUES = 100_000
 
 
 class NotJson(ValueError):
-    """The result is not plain JSON of bounded size; the message says what to return instead."""
+    """Result that is not plain JSON of bounded size; the message says what to return instead."""
 
 
 def limited_json(text: str | bytes, limit: int) -> Any:

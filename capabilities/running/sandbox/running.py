@@ -1,4 +1,4 @@
-"""Runs Python that members and agents wrote: one call for both runtimes."""
+"""Runner of Python that members and agents wrote: one call for both runtimes."""
 
 from __future__ import annotations
 

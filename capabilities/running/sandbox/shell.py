@@ -1,9 +1,10 @@
-"""Runs shell commands of an organisation in namespaces of their own: its workspace, and the machine's programs to read.
+"""Runner of shell commands of an organisation, in namespaces of their own: its workspace, and the machine's programs to
+read.
 
 No network, no other file, no environment, no capability, no process of the machine. The kernel bounds how many
 processes there are: it counts them for a user, and never for root. So a service that runs as root starts the sandbox as
-a user of the organisation's own, to whom the workspace then belongs. A watch ends the whole sandbox when its processes
-hold too much memory together, write too much, or take too long.
+a user of the organisation's own, which then owns the workspace. A watch ends the whole sandbox when its processes hold
+too much memory together, write too much, or take too long.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from capabilities.running.sandbox import bubblewrap, launch
 from capabilities.running.sandbox.launch import opened
 from toolhub.durations import duration
 
-#: What one command may take: processes at once, bytes of memory in all, of one process's address space, of one file,
+#: Limits of one command: processes at once, bytes of memory in all, of one process's address space, of one file,
 #: of /tmp, of its output; open files.
 MOST_PROCESSES = 64
 MEMORY = 512_000_000
@@ -53,16 +54,16 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ShellUnavailable(Exception):
-    """Commands cannot run here; the message is a sentence that says why."""
+    """Reason why commands cannot run here; the message is a sentence that says it."""
 
 
 class _Over(Exception):
-    """The command has to end; the message is a sentence that says why."""
+    """Reason why a command has to end; the message is a sentence that says it."""
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """When a command has to end, whatever it does."""
+    """Bounds at which a command has to end, whatever it does."""
 
     seconds: float
     deadline: float
@@ -78,7 +79,7 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class ShellResult:
-    """What a command wrote, output and errors in one, and how it ended: its exit status, or why it was ended."""
+    """Result of a command: output and errors in one, and how it ended: its exit status, or why it was ended."""
 
     output: str
     status: int
@@ -112,7 +113,7 @@ def _why_not(is_allowed: bool) -> str:
 
 
 def why_unavailable() -> str:
-    """Why no command can run here; "" where they can. Tried once in each process, in a part of a second."""
+    """Return why no command can run here; "" where they can. Tried once in each process, in a part of a second."""
     return _why_not(bool(settings.TOOLHUB_SHELL))
 
 
@@ -188,7 +189,8 @@ def _give(workspace: Path, user: int, bounds: _Bounds) -> None:
 
 
 def _give_below(folder: int, user: int, depth: int, bounds: _Bounds) -> None:
-    """No deeper than so many folders: each that is open takes two descriptors of the service."""
+    """Give the user all below the folder, no deeper than so many folders: each that is open takes two descriptors of
+    the service."""
     with os.scandir(folder) as entries:
         for entry in entries:
             bounds.check()
@@ -203,7 +205,7 @@ def _give_below(folder: int, user: int, depth: int, bounds: _Bounds) -> None:
 
 
 def _tasks_of(user: int) -> int:
-    """Processes and threads of the user now: the kernel counts these as well."""
+    """Count the processes and threads of the user now: the kernel counts these as well."""
     count = 0
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -214,7 +216,7 @@ def _tasks_of(user: int) -> int:
 
 
 def _limits(user: int) -> Callable[[], None]:
-    """Sets the limits, for MOST_PROCESSES beside what the user runs now."""
+    """Return a function that sets the limits, for MOST_PROCESSES beside what the user runs now."""
     limits = (
         (resource.RLIMIT_NPROC, _tasks_of(user) + MOST_PROCESSES),
         (resource.RLIMIT_AS, ADDRESS_SPACE),
@@ -255,7 +257,7 @@ def _arguments(workspace: str) -> Sequence[str]:
 
 
 def _watch(process: subprocess.Popen[bytes], output: int, workspace: Path, bounds: _Bounds) -> None:
-    """Until the command has ended by itself. Raises _Over where it has to be ended."""
+    """Watch until the command has ended by itself. Raises _Over where it has to be ended."""
     while process.poll() is None:
         bounds.check()
         if os.fstat(output).st_size > OUTPUT_BYTES:
@@ -269,13 +271,13 @@ def _watch(process: subprocess.Popen[bytes], output: int, workspace: Path, bound
 
 
 def _disk_left(workspace: Path) -> int:
-    """Bytes that can still be written where the workspace is."""
+    """Return the bytes that can still be written where the workspace is."""
     found = os.statvfs(workspace)
     return found.f_bavail * found.f_frsize
 
 
 def _memory_of(pid: int) -> int:
-    """Bytes that this process and those below it hold in memory together."""
+    """Return the bytes that this process and those below it hold in memory together."""
     children: dict[int, list[int]] = {}
     held: dict[int, int] = {}
     for name in os.listdir("/proc"):

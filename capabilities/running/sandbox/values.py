@@ -1,4 +1,4 @@
-"""What goes into a run of Python and what comes out of it: limits, host functions, results, problems. Pure."""
+"""Inputs and outputs of a run of Python: limits, host functions, results, problems. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_CODE = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What one run may take. Whatever is over is an error of the run, never of the service."""
+    """Limits of one run. Whatever is over them is an error of the run, never of the service."""
 
     #: Wall time of all, waits for host functions included.
     seconds: float = 10.0
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """What `http_get` and `http_post` return to the code, as a dictionary of these names."""
+    """Answer that `http_get` and `http_post` return to the code, as a dictionary of these names."""
 
     status: int
     headers: Mapping[str, str]
@@ -37,11 +37,11 @@ class HttpAnswer:
 
 
 class HostError(Exception):
-    """A host function cannot do this: the code gets an OSError with this sentence."""
+    """Failure of a host function: the code gets an OSError with this sentence."""
 
 
 class Http(Protocol):
-    """Asks the web for the code. `timeout` is what is left of the run. Raises HostError."""
+    """Function that asks the web for the code. `timeout` is what is left of the run. Raises HostError."""
 
     def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float
@@ -49,13 +49,13 @@ class Http(Protocol):
 
 
 def no_http(method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float) -> HttpAnswer:
-    """For a run that may ask nothing of the web."""
+    """Refuse every request, for a run that may ask nothing of the web."""
     raise HostError("This run cannot reach the web.")
 
 
 @dataclass(frozen=True)
 class HostFunctions:
-    """What the code may ask of the service: the functions named in `describe_runtime`, and no others."""
+    """Functions of the service that the code may call: those named in `describe_runtime`, and no others."""
 
     http: Http = no_http
     #: The organisation's time zone, in which `datetime.now()` of the code answers.
@@ -70,7 +70,7 @@ class Problem:
     column: int | None
     message: str
     advice: str = ""
-    #: Whether the code cannot be saved with it. A doubt of the type check is shown, and blocks nothing.
+    #: True where the code cannot be saved with it. A doubt of the type check is shown, and blocks nothing.
     blocks: bool = True
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class RunError:
-    """Why a run has no value.
+    """Reason why a run has no value.
 
     `kind` is the name of the exception, such as ValueError; `Timeout`, `Memory`, `Output`, `HostCalls`, `Stopped` and
     `Crashed` for a limit; `Result` for a value that is not JSON; `Busy` and `Unavailable` where it did not run at all.
@@ -88,7 +88,7 @@ class RunError:
 
     kind: str
     message: str
-    #: Of the tool's code, counted from 1; None where it is not of a line, or of another module.
+    #: Line of the tool's code, counted from 1; None where it is not of a line, or of another module.
     line: int | None = None
     advice: str = ""
     #: The helper module whose line it is, or empty.
@@ -108,11 +108,11 @@ OUR_KINDS = frozenset(
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """How one run ended: `value` as plain JSON, or `error`."""
+    """Result of one run: `value` as plain JSON, or `error`."""
 
     value: Any = None
     error: RunError | None = None
-    #: What the code printed, cut at the limit.
+    #: Printed text of the code, cut at the limit.
     printed: str = ""
     seconds: float = 0.0
     host_calls: int = field(default=0)

@@ -53,7 +53,7 @@ class ServiceIn(serializers.Serializer[Any]):
 class ServiceList(APIView):
     @extend_schema(operation_id="services_list", summary="Services", responses=paged(ServiceOut))
     def get(self, request: Request) -> Response:
-        """What tools need, and whether it is set up. Needs the right `catalogue`."""
+        """List the services that tools need, and whether each is set up. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         only_parameters(request)
         return Response({"results": [ServiceOut(each).data for each in shown_services()], "next": None})
@@ -62,13 +62,14 @@ class ServiceList(APIView):
 class ServiceDetail(APIView):
     @extend_schema(operation_id="services_read", summary="One service", responses=ServiceOut)
     def get(self, request: Request, service: str) -> Response:
-        """Needs the right `catalogue`."""
+        """Return one service. Needs the right `catalogue`."""
         api_member(request, right=Right.CATALOGUE, category=None)
         return Response(ServiceOut(shown_service_or_404(service)).data)
 
     @extend_schema(operation_id="services_set", summary="Set a service up", request=ServiceIn, responses=ServiceOut)
     def put(self, request: Request, service: str) -> Response:
-        """A stored secret never goes to another host than it was entered for: give it again with a new address."""
+        """Set up the service. A stored secret never goes to another host than it was entered for: give it again with a
+        new address."""
         member = api_member(request, right=Right.CATALOGUE)
         spec = shown_service_or_404(service).spec
         with refusals():
@@ -77,7 +78,7 @@ class ServiceDetail(APIView):
 
     @extend_schema(operation_id="services_clear", summary="Forget what was set up", responses={204: None})
     def delete(self, request: Request, service: str) -> Response:
-        """The credentials too; its tools are not sent from then on."""
+        """Forget what was set up, the credentials too; its tools are not sent from then on."""
         member = api_member(request, right=Right.CATALOGUE)
         clear_service(shown_service_or_404(service).spec, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)

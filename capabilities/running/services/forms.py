@@ -26,7 +26,7 @@ class ServiceForm(forms.Form):
 
 
 def _service_field(field: ServiceField, value: str, bound: Sequence[str]) -> forms.Field:
-    """`bound`: the labels of the fields that a stored secret is for."""
+    """Return the form field of a service's field. `bound`: the labels of the fields that a stored secret is for."""
     attrs = {"autocomplete": "off", "spellcheck": "false"}
     notes: Sequence[str] = [field.help]
     if field.is_secret:

@@ -1,4 +1,4 @@
-"""Which tools need a service."""
+"""Tools that need a service."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from capabilities.models import Tool
 
 
 def tools_of_service(service: str) -> Sequence[str]:
-    """Names of the tools that need it. One query."""
+    """Return the names of the tools that need it. One query."""
     return list(Tool.objects.filter(service=service).order_by("name").values_list("name", flat=True))

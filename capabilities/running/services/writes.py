@@ -49,9 +49,9 @@ MAX_VALUE = 4_000
 
 
 def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool needs no service, or one that is set up or works without; and no server,
-    or one that is there and switched on; and no credential of the organisation, or one whose secret can be used. The
-    one that makes tools needs an organisation that lets agents make some."""
+    """Return a condition for a query of tools: the tool needs no service, or one that is set up or works without; and
+    no server, or one that is there and switched on; and no credential of the organisation, or one whose secret can be
+    used. The one that makes tools needs an organisation that lets agents make some."""
     unset = [spec.name for spec in source.services.values() if spec.works_unset]
     complete = Exists(
         ServiceSetting.objects.filter(
@@ -71,14 +71,15 @@ def is_ready(source: Registry = registry) -> ExpressionWrapper[Q]:
 
 
 def acts_as_member() -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool acts with an account that each member connects."""
+    """Return a condition for a query of tools: the tool acts with an account that each member connects."""
     return ExpressionWrapper(
         Q(_IS_SIGNED, Exists(_signing_credential(CredentialScope.MEMBER))), output_field=BooleanField()
     )
 
 
 def tool_scope() -> Case:
-    """For a query of tools: with whose credential the tool acts, `organisation` or `member`; empty for none."""
+    """Return an expression for a query of tools: the owner of the credential with which the tool acts, `organisation`
+    or `member`; empty for none."""
     return Case(
         When(acts_as_organisation(), then=Value(str(CredentialScope.ORGANISATION))),
         When(acts_as_member(), then=Value(str(CredentialScope.MEMBER))),
@@ -90,13 +91,13 @@ _IS_SIGNED = Q(credential__isnull=False) | Q(server__isnull=False)
 
 
 def _signing_credential(scope: CredentialScope) -> QuerySet[StoredCredential]:
-    """For a query of tools: the credential of the tool, or of its server, where it has this scope."""
+    """Return a query for the credential of the tool, or of its server, where it has this scope."""
     own = Q(pk=OuterRef("credential")) | Q(pk=OuterRef("server__credential"))
     return StoredCredential.objects.filter(own, scope=scope)
 
 
 def service_values(spec: ServiceSpec) -> dict[str, str]:
-    """What the organisation in scope set up, with defaults for the rest. One query."""
+    """Return the values that the organisation in scope set up, with defaults for the rest. One query."""
     row = ServiceSetting.objects.filter(service=spec.name).first()
     return spec.filled(stored_values(row))
 
@@ -111,12 +112,12 @@ def service_title(name: str) -> str:
 
 
 def set_up_title(service: str) -> str:
-    """What a tool that is not ready needs, for people."""
+    """Return the title, for people, of what a tool that is not ready needs."""
     return service_title(service) if service else "its credential or server"
 
 
 def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
-    """For a query of tools: whether the tool acts with a credential that the whole organisation shares.
+    """Return a condition for a query of tools: the tool acts with a credential that the whole organisation shares.
 
     It does where its service cannot work without a secret, and where one that may be left out is set; and where it, or
     its server, is signed with a credential of the organisation.
@@ -156,12 +157,12 @@ class ShownService:
     #: ready, needs_set_up, off_here (the operator has not switched it on) or unknown (no such service any more)
     state: str
     tools: int
-    #: Whether anything is stored, and when it last was.
+    #: True where anything is stored, and when it last was.
     is_set: bool = False
     updated_at: datetime | None = None
-    #: What is stored cannot be read with any key of ours: it has to be entered again.
+    #: True where no key of ours can read what is stored: it has to be entered again.
     is_unreadable: bool = False
-    #: What the last test showed; None before one, and after a change.
+    #: Result of the last test; None before one, and after a change.
     test: ConnectionTest | None = None
 
     @property
@@ -178,7 +179,7 @@ class ShownService:
 
 
 def shown_services(source: Registry = registry, *, only: str | None = None) -> list[ShownService]:
-    """Every service that tools need, by title, and those set up once that no tool needs any more. Three queries."""
+    """Return every service that tools need, by title, and those set up that no tool needs any more. Three queries."""
     rows = ServiceSetting.objects.defer("values_json").annotate(stored=Cast("values_json", TextField()))
     tools = Tool.objects.exclude(service="").values_list("service")
     if only is not None:
@@ -198,12 +199,12 @@ def shown_services(source: Registry = registry, *, only: str | None = None) -> l
 
 
 def shown_service(name: str) -> ShownService | None:
-    """Three queries."""
+    """Return the service of this name, or None. Three queries."""
     return next(iter(shown_services(only=name)), None)
 
 
 def shown_service_or_404(name: str) -> ShownService:
-    """Three queries."""
+    """Return the service of this name. Raises Http404. Three queries."""
     shown = shown_service(name)
     if shown is None:
         raise Http404("No such service.")
@@ -242,7 +243,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
     """Set a service up. An empty secret keeps the stored one; any other empty value clears its field.
 
     Raises ChangeRefused for what is no field of it, and for a stored secret that would go to another host than it was
-    entered for. The audit row tells which fields changed, and of secrets nothing else.
+    entered for. The audit row names the fields that changed, and of secrets nothing else.
     """
     require(actor, Right.CATALOGUE)
     _check_values(spec, values)
@@ -320,7 +321,7 @@ def binding_fields(spec: ServiceSpec) -> list[ServiceField]:
 
 
 def _place(value: str) -> tuple[str, str]:
-    """Where a value leads: scheme and host of an address, anything else whole (a mail server's name, a port)."""
+    """Return where a value leads: scheme and host of an address, else the whole value (such as a mail server)."""
     try:
         parts = urlsplit(value.strip().lower())
     except ValueError:

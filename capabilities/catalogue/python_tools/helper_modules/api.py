@@ -118,7 +118,7 @@ class ModuleDifferenceOut(serializers.Serializer[Any]):
 
 
 def _reader(request: Request) -> Membership:
-    """Who reads modules: whoever holds `catalogue` or `approve_code`, if only for one category."""
+    """Return the member who reads modules: one with `catalogue` or `approve_code`, if only for one category."""
     member = api_member(request)
     check_changes_versions(member)
     return member
@@ -136,7 +136,7 @@ class ModuleList(APIView):
         responses=paged(ModuleOut),
     )
     def get(self, request: Request) -> Response:
-        """By name. Needs the right `catalogue` or `approve_code`, if only for one category."""
+        """List the modules by name. Needs the right `catalogue` or `approve_code`, if only for one category."""
         _reader(request)
         state = request.query_params.get("state", "")
         if state not in ("", *STATE_FILTERS):
@@ -151,8 +151,8 @@ class ModuleList(APIView):
         responses={201: ModuleVersionOut},
     )
     def post(self, request: Request) -> Response:
-        """Its first version waits for somebody else’s approval. Needs the right `catalogue` for every category. 400
-        with the lines where no runtime can load the code."""
+        """Add a module; its first version waits for somebody else’s approval. Needs the right `catalogue` for every
+        category. 400 with the lines where no runtime can load the code."""
         member = api_member(request, right=Right.CATALOGUE)
         body = checked(ModuleIn, request)
         with refusals():
@@ -170,7 +170,7 @@ class ModuleCheck(APIView):
         responses=ModuleCheckOut,
     )
     def post(self, request: Request) -> Response:
-        """Every problem with its line and what to write instead, in each runtime that is here. Nothing is saved."""
+        """Return every problem with its line and what to write instead, in each runtime here. Nothing is saved."""
         member = api_member(request, right=Right.CATALOGUE)
         body = checked(ModuleCheckIn, request)
         with refusals():
@@ -181,7 +181,7 @@ class ModuleCheck(APIView):
 class ModuleDetail(APIView):
     @extend_schema(operation_id="python_modules_read", summary="One Python module", responses=ModuleOut)
     def get(self, request: Request, name: str) -> Response:
-        """Its code is read with its versions."""
+        """Return the module; its code is read with its versions."""
         _reader(request)
         return Response(ModuleOut(module_or_404(name)).data)
 
@@ -192,7 +192,7 @@ class ModuleDetail(APIView):
         responses=ModuleOut,
     )
     def patch(self, request: Request, name: str) -> Response:
-        """The description, for people: it counts at once. New code is a new version."""
+        """Change the description, for people: it counts at once. New code is a new version."""
         member = api_member(request, right=Right.CATALOGUE)
         module = module_or_404(name)
         body = checked_part(ModulePart, request)
@@ -207,8 +207,8 @@ class ModuleDetail(APIView):
         responses={204: None, 409: ErrorOut},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """409 with the tools, while a version of a tool names it that is in force, waits, is a draft or can come
-        back."""
+        """Delete the module. 409 with the tools, while a version of a tool names it that is in force, waits, is a draft
+        or can come back."""
         member = api_member(request, right=Right.CATALOGUE)
         module = module_or_404(name)
         with refusals():
@@ -224,7 +224,8 @@ class ModuleRetire(APIView):
         responses=ModuleOut,
     )
     def post(self, request: Request, name: str) -> Response:
-        """No tool comes into force with it any more; those in force with it go on. 409 where nothing is in force."""
+        """Take the module out of use: no tool comes into force with it any more; those in force with it go on. 409
+        where nothing is in force."""
         member = api_member(request, right=Right.CATALOGUE)
         module = module_or_404(name)
         body = checked(ReasonIn, request)
@@ -241,7 +242,7 @@ class ModuleUses(APIView):
         responses=paged(ModuleUseOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """Versions of tools that are in force or wait, and which version of the module each imports."""
+        """List the versions of tools that are in force or wait, and which version of the module each imports."""
         _reader(request)
         rows = uses_of(module_or_404(name))
         return Response(page(request, rows, "pk", lambda row: ModuleUseOut(row).data))
@@ -255,7 +256,7 @@ class ModuleVersions(APIView):
         responses=paged(ModuleVersionRowOut),
     )
     def get(self, request: Request, name: str) -> Response:
-        """Newest first, without their code."""
+        """List the versions, newest first, without their code."""
         _reader(request)
         rows = versions_of(module_or_404(name))
         return Response(page(request, rows, "pk", lambda row: ModuleVersionRowOut(row).data, newest_first=True))
@@ -267,7 +268,7 @@ class ModuleVersions(APIView):
         responses={201: ModuleVersionOut},
     )
     def post(self, request: Request, name: str) -> Response:
-        """It waits for somebody else’s approval, and changes no tool. The same code again makes no version."""
+        """Add a version, which waits for somebody else’s approval and changes no tool. The same code makes none."""
         member = api_member(request, right=Right.CATALOGUE)
         module = module_or_404(name)
         body = checked(ModuleVersionIn, request)
@@ -285,7 +286,7 @@ class ModuleVersionDetail(APIView):
         responses=ModuleVersionOut,
     )
     def get(self, request: Request, name: str, number: int) -> Response:
-        """With its code."""
+        """Return the version with its code."""
         _reader(request)
         return Response(ModuleVersionOut(version_or_404(name, number)).data)
 
@@ -297,7 +298,7 @@ class ModuleVersionDifference(APIView):
         responses=ModuleDifferenceOut,
     )
     def get(self, request: Request, name: str, number: int, other: int) -> Response:
-        """From the first to the second, line by line."""
+        """Return the difference from the first to the second, line by line."""
         _reader(request)
         found = difference_between(version_or_404(name, number), version_or_404(name, other))
         return Response(ModuleDifferenceOut({"lines": found.as_json, "error": found.error}).data)
@@ -313,8 +314,8 @@ class ModuleVersionDecide(APIView):
         responses=ModuleVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Needs the right `approve_code` for every category. Nobody approves code of their own. 409 where it does not
-        wait any more."""
+        """Decide on the version. Needs the right `approve_code` for every category. Nobody approves code of their own.
+        409 where it does not wait any more."""
         member = api_member(request, right=Right.APPROVE_CODE)
         version = version_or_404(name, number)
         body = checked(DecideIn, request)
@@ -331,7 +332,7 @@ class ModuleVersionRollback(APIView):
         responses=ModuleVersionOut,
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Of a version that was in force before. Needs the right `approve_code` for every category."""
+        """Put a version in force again that was in force before. Needs the right `approve_code` for every category."""
         member = api_member(request, right=Right.APPROVE_CODE)
         version = version_or_404(name, number)
         body = checked(ReasonIn, request)

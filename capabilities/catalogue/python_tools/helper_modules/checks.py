@@ -1,4 +1,4 @@
-"""Whether code can be a module that tools import: what is wrong with it, by line, in each runtime.
+"""Check of code that is to be a module for tools: what is wrong with it, by line, in each runtime.
 
 It runs in the sandbox, bounded, and before a transaction begins.
 """
@@ -33,18 +33,18 @@ class CheckedModule:
 
     @property
     def runtimes(self) -> list[str]:
-        """Those that it can be loaded in."""
+        """Names of the runtimes that it can be loaded in."""
         return [name for name, found in self.problems.items() if not any(each.blocks for each in found)]
 
     @property
     def main_problems(self) -> Sequence[Problem]:
-        """Of the runtime with the fewest problems that block; the first one where they are equal."""
+        """Problems of the runtime with the fewest that block; of the first one where they are equal."""
         counts = {name: sum(each.blocks for each in found) for name, found in self.problems.items()}
         return self.problems[min(counts, key=counts.__getitem__)] if counts else ()
 
     @property
     def refusal(self) -> str:
-        """Why it cannot be saved, with the lines; empty where it can."""
+        """Reason why it cannot be saved, with the lines; empty where it can."""
         if self.runtimes:
             return ""
         if self.error:

@@ -19,14 +19,14 @@ BEGIN = (
 
 
 class ModulesAddress(ListAddress):
-    """What is looked for, and where the page begins."""
+    """Query of the list of modules: search words, state, and where the page begins."""
 
     q = forms.CharField(required=False, max_length=100)
     state = forms.ChoiceField(required=False, choices=[("", "Any state"), *STATE_FILTERS.items()])
 
 
 class ModuleForm(forms.Form):
-    """`module` is the one that gets a version; None for a new one, which is named here."""
+    """Form of a module. `module` is the one that gets a version; None for a new one, which is named here."""
 
     name = forms.CharField(
         max_length=64,
@@ -50,7 +50,7 @@ class ModuleForm(forms.Form):
 
 
 def initial_of(module: HelperModule | None, newest: HelperVersion | None) -> dict[str, Any]:
-    """What the form begins with."""
+    """Return the values that the form begins with."""
     if module is None:
         return {"code": BEGIN}
     return {"description": module.description, "code": newest.code if newest else BEGIN}

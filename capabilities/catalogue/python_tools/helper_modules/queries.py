@@ -30,8 +30,8 @@ _LONG = ("wire", "parameters", "description", "implementation", "instructions")
 
 
 def shown_modules() -> QuerySet[HelperModule]:
-    """Modules with the version in force, and with `waiting_number` (the newest version that waits, or None) and
-    `tool_count` (tools with a version in force or waiting that imports it)."""
+    """Return the modules with the version in force, and with `waiting_number` (the newest version that waits, or None)
+    and `tool_count` (tools with a version in force or waiting that imports it)."""
     waiting = HelperVersion.objects.filter(module=OuterRef("pk"), status=VersionStatus.PENDING).order_by("-number")
     uses = HelperUse.objects.filter(helper_version__module=OuterRef("pk"), tool_version__status__in=USING).order_by()
     counted = uses.values("helper_version__module").annotate(count=Count("tool_version__tool", distinct=True))
@@ -46,7 +46,7 @@ def shown_modules() -> QuerySet[HelperModule]:
 
 
 def filtered_modules(*, q: str = "", state: str = "") -> QuerySet[HelperModule]:
-    """Those with these words in name or description, in this state of STATE_FILTERS."""
+    """Return the modules with these words in name or description, in this state of STATE_FILTERS."""
     modules = shown_modules()
     if q:
         modules = modules.filter(Q(name__icontains=q) | Q(description__icontains=q))
@@ -57,27 +57,27 @@ def filtered_modules(*, q: str = "", state: str = "") -> QuerySet[HelperModule]:
 
 
 def modules_page(*, q: str = "", state: str = "", after: str = "", before: str = "") -> Page[HelperModule]:
-    """By name. One query."""
+    """Return one page of modules by name. One query."""
     return Keyset(filtered_modules(q=q, state=state), ("name",)).page(after, before)
 
 
 @dataclass(frozen=True)
 class ModuleNumbers:
-    """Modules in all, and with a version that waits."""
+    """Number of modules in all, and of those with a version that waits."""
 
     modules: int
     waiting: int
 
 
 def module_numbers() -> ModuleNumbers:
-    """Two queries."""
+    """Count the modules, and those with a version that waits. Two queries."""
     waiting = HelperVersion.objects.filter(status=VersionStatus.PENDING)
     counted = waiting.aggregate(count=Count("module", distinct=True))["count"]
     return ModuleNumbers(HelperModule.objects.count(), counted)
 
 
 def module_or_404(name: str) -> HelperModule:
-    """As `shown_modules`, with the code in force. One query."""
+    """Return the module of this name as `shown_modules` does, with the code in force. Raises Http404. One query."""
     module = shown_modules().defer(None).filter(name=name).first()
     if module is None:
         raise Http404("No such module.")
@@ -85,18 +85,18 @@ def module_or_404(name: str) -> HelperModule:
 
 
 def versions_of(module: HelperModule) -> QuerySet[HelperVersion]:
-    """Its versions without their code, with who wrote them and decided."""
+    """Return the module's versions without their code, with who wrote them and decided."""
     rows = HelperVersion.objects.filter(module=module).select_related("created_by__user", "decided_by__user")
     return rows.defer("code")
 
 
 def versions_page(module: HelperModule, *, after: str = "", before: str = "", limit: int = PAGE) -> Page[HelperVersion]:
-    """The newest first. One query."""
+    """Return one page of versions, the newest first. One query."""
     return Keyset(versions_of(module), ("-number",)).page(after, before, limit=limit).of(with_state)
 
 
 def version_or_404(name: str, number: int) -> HelperVersion:
-    """One version whole, with its module. One query."""
+    """Return one version whole, with its module. Raises Http404. One query."""
     rows = HelperVersion.objects.select_related("module__current_version", "created_by__user", "decided_by__user")
     version = rows.filter(module__name=name, number=number).first()
     if version is None:
@@ -105,13 +105,13 @@ def version_or_404(name: str, number: int) -> HelperVersion:
 
 
 def newest_version(module: HelperModule) -> HelperVersion | None:
-    """What an edit begins with: the newest one that was not rejected. One query."""
+    """Return the version that an edit begins with: the newest one that was not rejected. One query."""
     rows = HelperVersion.objects.filter(module=module).exclude(status=VersionStatus.REJECTED)
     return rows.order_by("-number").first()
 
 
 def newer_waiting(version: HelperVersion) -> list[int]:
-    """Numbers of newer versions that wait. One query."""
+    """Return the numbers of newer versions that wait. One query."""
     rows = HelperVersion.objects.filter(module_id=version.module_id, status=VersionStatus.PENDING)
     return sorted(rows.filter(number__gt=version.number).values_list("number", flat=True)[:50])
 
@@ -120,7 +120,7 @@ def newer_waiting(version: HelperVersion) -> list[int]:
 
 
 def uses_of(module: HelperModule) -> QuerySet[HelperUse]:
-    """Versions of tools, in force or waiting, that import a version of it."""
+    """Return the versions of tools, in force or waiting, that import a version of it."""
     rows = HelperUse.objects.filter(helper_version__module=module, tool_version__status__in=USING)
     return rows.select_related("tool_version__tool__category", "helper_version").defer(
         "helper_version__code", *(f"tool_version__{name}" for name in _LONG)
@@ -128,7 +128,7 @@ def uses_of(module: HelperModule) -> QuerySet[HelperUse]:
 
 
 def uses_page(module: HelperModule, *, after: str = "", before: str = "", limit: int = PAGE) -> Page[HelperUse]:
-    """By the tool's name. One query."""
+    """Return one page of uses, by the tool's name. One query."""
     order = ("tool_version__tool__name", "tool_version__number")
     return Keyset(uses_of(module), order).page(after, before, limit=limit).of(_with_tool_state)
 
@@ -139,8 +139,8 @@ def _with_tool_state(use: HelperUse) -> HelperUse:
 
 
 def modules_of(version: ToolVersion | None) -> Sequence[HelperVersion]:
-    """The versions of modules that this version of a tool imports, each with its module and the one in force there.
-    One query, none for a version that imports none."""
+    """Return the versions of modules that this version of a tool imports, each with its module and the one in force
+    there. One query, none for a version that imports none."""
     if version is None or not version.implementation.get("helpers"):
         return ()
     rows = HelperVersion.objects.filter(uses__tool_version=version).select_related("module__current_version")
@@ -148,7 +148,7 @@ def modules_of(version: ToolVersion | None) -> Sequence[HelperVersion]:
 
 
 def numbers_in_force(names: Collection[str]) -> dict[str, int]:
-    """The number of the version in force of each of these modules that has one. One query, none for no names."""
+    """Return the number in force by the name of each of these modules that has one. One query, none for no names."""
     if not names:
         return {}
     rows = HelperModule.objects.filter(name__in=list(names), current_version__isnull=False)
@@ -156,7 +156,7 @@ def numbers_in_force(names: Collection[str]) -> dict[str, int]:
 
 
 def tools_behind(module: HelperModule) -> int:
-    """How many tools are in force with another version of it than the one in force. One query, none where none is."""
+    """Count the tools in force with another version of it than the one in force. One query, none where none is."""
     if module.current_version_id is None:
         return 0
     uses = HelperUse.objects.filter(helper_version__module=module).exclude(helper_version=module.current_version_id)
@@ -167,15 +167,15 @@ def tools_behind(module: HelperModule) -> int:
 
 
 def modules_waiting(member: Membership) -> list[HelperVersion]:
-    """The oldest versions of modules that wait for this member, one more than WAITING_SHOWN. One query, one more for a
-    delegated right."""
+    """Return the oldest versions of modules that wait for this member, up to one more than WAITING_SHOWN. One query,
+    one more for a delegated right."""
     rows = modules_waiting_for(member).select_related("module__current_version", "created_by__user")
     return list(rows.defer("code", "module__current_version__code").order_by("pk")[: WAITING_SHOWN + 1])
 
 
 @dataclass(frozen=True)
 class ModuleDifference:
-    """What differs between two versions of a module, line by line; as the template of versions shows it."""
+    """Difference between two versions of a module, line by line; as the template of versions shows it."""
 
     first: HelperVersion
     second: HelperVersion
@@ -189,7 +189,7 @@ class ModuleDifference:
 
 
 def difference_between(first: HelperVersion, second: HelperVersion) -> ModuleDifference:
-    """The lines that differ, compared in a limited child process. No query."""
+    """Return the lines that differ, compared in a limited child process. No query."""
     if first.code == second.code:
         return ModuleDifference(first, second)
     asked = {"words": {}, "schema": ({}, {}), "lines": {"Code": (first.code, second.code)}}

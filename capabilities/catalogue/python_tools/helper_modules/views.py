@@ -50,7 +50,7 @@ FOLDER = "capabilities/catalogue/python_tools/helper_modules"
 
 
 def _reader(request: MemberRequest) -> Membership:
-    """Who sees modules: whoever writes or approves code, if only for one category."""
+    """Return the member who sees modules: one that writes or approves code, if only for one category."""
     member = member_or_404(request)
     check_changes_versions(member)
     return member
@@ -59,7 +59,7 @@ def _reader(request: MemberRequest) -> Membership:
 @require_GET
 @signed_in
 def module_list(request: MemberRequest, org: str) -> HttpResponse:
-    """The modules by name."""
+    """List the modules by name."""
     member = _reader(request)
     address = ModulesAddress(request.GET)
     filters = address.filters
@@ -75,14 +75,14 @@ def module_list(request: MemberRequest, org: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def module_create(request: MemberRequest, org: str) -> HttpResponse:
-    """`do=check` of a form saves nothing, `submit` saves a version that waits."""
+    """Add a module; `do=check` of the form sent saves nothing, `submit` saves a version that waits."""
     return _editor(request, member_or_404(request, right=Right.CATALOGUE), None)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def module_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The same for the next version of a module. The form begins with the newest one."""
+    """Change a module, as `module_create`: a form sent saves its next version. The form begins with the newest one."""
     member = member_or_404(request, right=Right.CATALOGUE)
     return _editor(request, member, module_or_404(name))
 
@@ -135,7 +135,7 @@ def _form_page(
 @require_GET
 @signed_in
 def module_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """One module: its code in force, who uses which version, its versions."""
+    """Show one module: its code in force, who uses which version, its versions."""
     member = _reader(request)
     module = module_or_404(name)
     may_save = member.has_right(Right.CATALOGUE)
@@ -154,7 +154,7 @@ def module_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_GET
 @signed_in
 def module_versions(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The versions of a module, the newest first."""
+    """List the versions of a module, the newest first."""
     _reader(request)
     module = module_or_404(name)
     address = ListAddress(request.GET)
@@ -165,7 +165,7 @@ def module_versions(request: MemberRequest, org: str, name: str) -> HttpResponse
 @require_GET
 @signed_in
 def module_uses(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The tools that import a module, and which version of it."""
+    """List the tools that import a module, and which version of it."""
     _reader(request)
     module = module_or_404(name)
     address = ListAddress(request.GET)
@@ -176,7 +176,7 @@ def module_uses(request: MemberRequest, org: str, name: str) -> HttpResponse:
 @require_GET
 @signed_in
 def module_version(request: MemberRequest, org: str, name: str, number: int) -> HttpResponse:
-    """One version, beside what differs from the one in force."""
+    """Show one version, beside what differs from the one in force."""
     member = _reader(request)
     return _version_page(request, member, version_or_404(name, number), ReasonForm())
 
@@ -208,7 +208,7 @@ def _version_page(
 @require_GET
 @signed_in
 def module_version_difference(request: MemberRequest, org: str, name: str, first: int, second: int) -> HttpResponse:
-    """What differs between any two versions of a module."""
+    """Show the difference between any two versions of a module."""
     _reader(request)
     one, other = version_or_404(name, first), version_or_404(name, second)
     context = {"module": one.module, "difference": difference_between(one, other)}

@@ -66,7 +66,8 @@ def create_module(name: str, description: str, checked: CheckedModule, *, actor:
 def update_module(
     module: HelperModule, checked: CheckedModule, *, description: str | None = None, actor: Membership
 ) -> HelperVersion:
-    """The module's next version, which waits for somebody else's approval; the newest one where the code is the same.
+    """Write the module's next version, which waits for somebody else's approval; return the newest one where the code
+    is the same.
 
     A `description`, which only people read, changes at once. Needs the right `catalogue` for every category.
     """
@@ -217,7 +218,7 @@ def delete_module(module: HelperModule, *, actor: Membership) -> None:
 
 
 def why_not_delete(module: HelperModule) -> str:
-    """Which tools keep it from being removed, as a sentence; empty for none. At most two queries."""
+    """Return which tools keep it from being removed, as a sentence; empty for none. At most two queries."""
     uses = HelperUse.objects.filter(helper_version__module=module)
     for statuses, begin, end in (
         (_GOES_ON, "It is used by", "Give them a version without it first."),

@@ -14,14 +14,14 @@ from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 
-#: What the form sets, by the names of its fields.
+#: Names of the fields that the form sets.
 FIELDS = ("effect", "category", "ask", "in_untrusted")
 
 
 @require_POST
 @signed_in
 def tools_change(request: MemberRequest, org: str) -> HttpResponse:
-    """The ticked tools, all or none."""
+    """Change the ticked tools, all or none."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     names = sorted(set(request.POST.getlist("names")))
     effect, category, ask, in_untrusted = (request.POST.get(name, "")[:64] for name in FIELDS)
@@ -39,7 +39,7 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
 
 
 def changed_told(done: ToolsChanged, of: int) -> str:
-    """What became of it, in a sentence or two."""
+    """Return the outcome of the change, in a sentence or two."""
     told = f"Changed {len(done.changed):,} of {of:,} tool{'' if of == 1 else 's'}."
     if not done.waiting:
         return told

@@ -1,4 +1,4 @@
-"""What is set for many tools at once: effect, category, and when their calls ask a person. All of them, or none."""
+"""Changes to many tools at once: effect, category, and when their calls ask a person. All of them, or none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ set_knobs_of: Provided[..., object] = Provided("runtime settings of tools")
 
 @dataclass(frozen=True)
 class ToolsChange:
-    """What is set; empty and None leave it as each tool has it. `category` is a name."""
+    """Change to many tools; empty and None leave each tool as it is. `category` is a name."""
 
     is_enabled: bool | None = None
     off_message: str = ""
@@ -89,7 +89,7 @@ def change_tools(names: Collection[str], change: ToolsChange, *, actor: Membersh
 
 
 def _tools_named(names: Collection[str]) -> list[Tool]:
-    """By name. Raises ChangeRefused for one that is not there. One query."""
+    """Return the tools by name. Raises ChangeRefused for one that is not there. One query."""
     rows = Tool.objects.select_related("category", "current_version").filter(name__in=names).order_by("name")
     tools = list(rows)
     there = {tool.name for tool in tools}
@@ -100,7 +100,7 @@ def _tools_named(names: Collection[str]) -> list[Tool]:
 
 
 def _set_effect(tools: Sequence[Tool], effect: str, actor: Membership) -> dict[str, VersionStatus]:
-    """The status of each new version, by the tool's name."""
+    """Set the effect; return the status of each new version, by the tool's name."""
     if effect not in EFFECTS:
         raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
     pairs: dict[VersionStatus, list[tuple[Tool, Definition]]] = {}
@@ -146,7 +146,7 @@ def _usual_on_crash(effect: str) -> str:
 
 
 def _move(tools: Sequence[Tool], name: str, actor: Membership) -> set[str]:
-    """Names of the tools that were in other categories."""
+    """Move the tools; return the names of those that were in other categories."""
     category = Category.objects.filter(name=name).first()
     if category is None:
         raise not_there("category", "category", name)
@@ -161,5 +161,5 @@ def _move(tools: Sequence[Tool], name: str, actor: Membership) -> set[str]:
 
 
 def _several(names: Collection[str], actor: Membership) -> Tool:
-    """No one row is the target: the label names them."""
+    """Return a target for the audit whose label names the tools: no one row is it."""
     return Tool(organisation_id=actor.organisation_id, name=", ".join(names))

@@ -15,7 +15,7 @@ FIELDS = ("agents", "toolkit", "new_toolkit")
 
 
 class RecipientsForm(forms.Form):
-    """Choices are read when the form is made, in the scope of its organisation."""
+    """Form of who gets tools. Its choices are read when it is made, in the scope of its organisation."""
 
     agents = forms.ModelMultipleChoiceField(
         queryset=Agent.objects.none(),
@@ -40,7 +40,7 @@ class RecipientsForm(forms.Form):
         fields["toolkit"].queryset = Toolkit.objects.order_by("name")
 
     def recipients(self) -> Recipients:
-        """Of a form without errors."""
+        """Return the recipients that were chosen. For a form without errors."""
         data = self.cleaned_data
         return Recipients(
             tuple(agent.slug for agent in data["agents"]),
@@ -50,13 +50,14 @@ class RecipientsForm(forms.Form):
 
 
 def recipients_sent(data: QueryDict) -> tuple[RecipientsForm, Recipients]:
-    """The fields as they were sent beside another form, and who they name; nobody where they are wrong."""
+    """Return the fields as they were sent beside another form, and the recipients that they name; nobody where they are
+    wrong."""
     form = RecipientsForm(data)
     return form, form.recipients() if form.is_valid() else NOBODY
 
 
 def recipient_choices(member: Membership, form: RecipientsForm | None = None) -> dict[str, Any]:
-    """What `_recipients.html` shows: who may get tools from this member, and what is chosen. Two queries."""
+    """Return the context of `_recipients.html`: who may get tools from this member, and what is chosen. Two queries."""
     form = form or RecipientsForm()
     agents = list(Agent.objects.defer("prompt").order_by("name", "pk"))
     chosen = form.data.getlist("agents") if isinstance(form.data, QueryDict) else []

@@ -19,7 +19,7 @@ from capabilities.common.registry_version import registry_version
 from toolhub.tenants.access import MemberRequest
 from toolhub.tenants.models import Membership, Right
 
-#: What a page that shows a change does not send again: its own fields.
+#: Own fields of a page that shows a change, which it does not send again.
 _OWN_FIELDS = ("csrfmiddlewaretoken", "stamp", "preview")
 
 
@@ -31,8 +31,8 @@ def saved_or_shown(
     actor: Membership,
     state: Sequence[str] = (),
 ) -> Any:
-    """What `write` returns, which gives tools to these: at once where nobody feels it, or where it was shown; its
-    Preview elsewhere. `state` stamps what it starts from, beside the configuration. Raises what `write` raises."""
+    """Return the result of `write`, which gives tools to these: at once where nobody feels it, or where it was shown;
+    its Preview elsewhere. `state` stamps what it starts from, beside the configuration. Raises what `write` raises."""
     content = {name: values for name, values in request.POST.lists() if name not in _OWN_FIELDS}
     return save_as_shown(
         request,
@@ -44,7 +44,7 @@ def saved_or_shown(
 
 
 def preview_page(request: MemberRequest, preview: Preview, *, title: str, back: str) -> HttpResponse:
-    """A change before it is saved, on a page of its own: what was sent is sent again from there."""
+    """Show a change before it is saved, on a page of its own: what was sent is sent again from there."""
     context = {
         "title": title,
         "back": back,
@@ -62,8 +62,8 @@ def require_giver(member: Membership) -> None:
 
 
 def giving_page(request: MemberRequest, member: Membership, names: Sequence[str], *, back: str) -> HttpResponse:
-    """The form, and what became of it: the change is shown where somebody feels it, and saved from there. The caller
-    has asked `require_giver`."""
+    """Show the form, and its outcome: the change is shown where somebody feels it, and saved from there. The caller has
+    asked `require_giver`."""
     form = RecipientsForm(request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         to = form.recipients()

@@ -1,4 +1,4 @@
-"""Which agents have some tools, for the next step after they were added."""
+"""Agents that have some tools, for the next step after they were added."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Holder:
     """An agent with some of the tools."""
 
     agent: Agent
-    #: How many of them it has or can load, and how many of these a session begins with.
+    #: Number of them that it has or can load, and of these that a session begins with.
     count: int
     from_start: int
 
@@ -44,9 +44,9 @@ class Holders:
 
 
 def holders_of(tools: Sequence[Tool], member: Membership | None = None) -> Holders:
-    """Of these tools, which have their categories at hand. The agents with most of them at the start of a session come
-    first; those that the member does not see are left out, but what they have is not nobody's. Seven queries, none for
-    no tool."""
+    """Return the holders of these tools, which have their categories at hand. The agents with most of them at the start
+    of a session come first; those that the member does not see are left out, but what they have is not nobody's. Seven
+    queries, none for no tool."""
     if not tools:
         return Holders(0, (), ())
     agents = list(Agent.objects.defer("prompt").order_by("name", "pk"))

@@ -15,7 +15,7 @@ from toolhub.tenants.pages import signed_in
 @require_http_methods(["GET", "POST"])
 @signed_in
 def tool_give(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The change is shown where somebody feels it, and saved from there."""
+    """Give a tool to agents. The change is shown where somebody feels it, and saved from there."""
     member = member_or_404(request)
     require_giver(member)
     tool = shown_tool_or_404(name)

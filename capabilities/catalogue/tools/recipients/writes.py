@@ -1,4 +1,4 @@
-"""Who gets tools: agents, a toolkit, or nobody yet. The writes themselves are the room `agents`' work: `Provided`."""
+"""Recipients of tools: agents, a toolkit, or nobody yet. The room `agents` makes the writes themselves: `Provided`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_AGENT = "No agent has this tool: add it to an agent or toolkit."
 
 @dataclass(frozen=True)
 class Recipients:
-    """Who gets tools. With a toolkit, the agents may load that; without, the tools become their own.
+    """Recipients of tools. With a toolkit, the agents may load that; without, the tools become their own.
 
     `agents` are short names; `toolkit` is the name of one that is there, `new_toolkit` that of one to make.
     """
@@ -33,12 +33,12 @@ NOBODY = Recipients()
 #: `(names, recipients, actor=...)`: raises ChangeRefused for a recipient that is not there, or that cannot have one of
 #: them, and PermissionDenied without the right `agents` or `toolkits` that it takes. Audited; nothing for NOBODY.
 give_tools: Provided[..., None] = Provided("who gets tools")
-#: What a write that gives tools would do: `(change, recipients, actor=...)`. Raises what `change` raises.
+#: Preview of a write that gives tools: `(change, recipients, actor=...)`. Raises what `change` raises.
 impact_of_giving: Provided[..., Impact] = Provided("previews of giving tools")
 
 
 def sentence_of(recipients: Recipients, names: Sequence[str]) -> str:
-    """Who has the tools now, for people; empty for nobody."""
+    """Return who has the tools now, as a sentence for people; empty for nobody."""
     if recipients.is_nobody or not names:
         return ""
     kit = recipients.new_toolkit or recipients.toolkit

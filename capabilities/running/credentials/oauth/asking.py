@@ -20,7 +20,7 @@ TOO_MANY = "Several accounts are being connected just now: try again in a moment
 
 
 class OAuthRefused(Exception):
-    """A sign-in cannot go on, or a token cannot be had. The message is one sentence for the reader.
+    """Reason why a sign-in cannot go on, or a token cannot be got. The message is one sentence for the reader.
 
     `code` is the far side's own word for it (RFC 6749, 5.2), empty where it said none; `is_lasting` whether asking
     again would not help.
@@ -39,8 +39,8 @@ _waiting = FairPlaces(lambda: (16, 4))
 
 @contextmanager
 def person_waits(organisation_id: int) -> Iterator[None]:
-    """While a far side is asked, and a person waits for it. Raises OAuthRefused where as many of the organisation wait
-    as may."""
+    """Hold a place while a far side is asked and a person waits for it. Raises OAuthRefused where as many of the
+    organisation wait as may."""
     with _waiting.place_for(organisation_id) as is_there:
         if not is_there:
             raise OAuthRefused(TOO_MANY, is_lasting=False)

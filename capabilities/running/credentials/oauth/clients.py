@@ -18,7 +18,7 @@ DOCUMENT, DYNAMIC, MANUAL = "metadata_document", "dynamic", "manual"
 
 @dataclass(frozen=True)
 class OAuthClient:
-    """We, as an authorization server knows us."""
+    """Our client at an authorization server, as the server knows it."""
 
     registration: str
     client_id: str
@@ -56,7 +56,7 @@ def become_client(metadata: Mapping[str, Any], *, document_url: str, redirect_ur
 
 
 def _is_readable(document_url: str) -> bool:
-    """Whether an authorization server may read our document: it is served by https, or to hosts of the operator's."""
+    """Return whether an authorization server may read our document: by https, or on a host that the operator listed."""
     return document_url.startswith("https://") or is_listed(document_url)
 
 

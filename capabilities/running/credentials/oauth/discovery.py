@@ -1,4 +1,4 @@
-"""Who the authorization server of a protected resource is, and what it says of itself (RFC 9728, RFC 8414, OIDC)."""
+"""Discovery of a protected resource's authorization server and its metadata (RFC 9728, RFC 8414, OIDC)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from capabilities.running.credentials.challenges import challenge_value
 from capabilities.running.credentials.oauth.asking import OAuthRefused, ask, check_endpoint, host_of
 
-#: What of an authorization server's metadata is kept.
+#: Fields of an authorization server's metadata that are kept.
 KEPT = (
     "issuer",
     "authorization_endpoint",
@@ -85,7 +85,7 @@ def _chosen(servers: list[str], issuer: str, resource: str) -> str:
 
 
 def _protected_resource(resource: str) -> Any | None:
-    """What the resource says of itself (ProtectedResourceMetadata), or None where it says nothing."""
+    """Return the metadata that the resource publishes (ProtectedResourceMetadata), or None where it publishes none."""
     from mcp.client.auth.utils import (  # noqa: PLC0415 -- leaf
         build_protected_resource_metadata_discovery_urls,
     )

@@ -1,4 +1,4 @@
-"""An access token that is about to end is exchanged for a new one, by one worker at a time."""
+"""Exchange of an access token that is about to end for a new one, by one worker at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 #: A token that ends within this time is exchanged; one that has this much left may be used while another does so.
 EARLY, USABLE = timedelta(seconds=60), timedelta(seconds=5)
-#: How long a worker has for it, before another one tries.
+#: Time that a worker has for it, before another one tries.
 HOLD = timedelta(seconds=SECONDS + 20)
 LOOK_EVERY = 0.1
 
@@ -68,7 +68,7 @@ def _is_usable(secret: StoredSecret, now: datetime, not_this: str) -> bool:
 
 
 def _without_refresh(secret: StoredSecret, now: datetime, not_this: str) -> StoredSecret:
-    """It is used to its end; then only signing in again helps."""
+    """Return a secret that cannot be renewed while it is usable; afterwards only signing in again helps."""
     if _is_usable(secret, now, not_this):
         return secret
     mark_refused(secret, "The sign-in has ended, and the server gave no way to renew it.")
@@ -93,8 +93,8 @@ def _refresh(secret: StoredSecret, until: datetime, not_this: str, *, seconds: f
 
 
 def _store(secret: StoredSecret, until: datetime, tokens: Tokens) -> None:
-    """Unless another worker took over: then what that one stored holds. Where the secret was removed meanwhile, what
-    came too late is ended at the server."""
+    """Store the tokens, unless another worker took over: its tokens hold then. Where the secret was removed meanwhile,
+    tokens that came too late are ended at the server."""
     fresh_values: dict[str, Any] = {
         "values_json": json.dumps(tokens.values),
         "expires_at": tokens.expires_at,

@@ -1,7 +1,7 @@
-"""Sign-ins that nobody keeps any more are ended at their authorization servers too (RFC 7009).
+"""End of sign-ins that nobody keeps any more at their authorization servers too (RFC 7009).
 
 They are queued in the transaction that removes them here, and a worker asks the server afterwards: nothing that is
-removed waits for a far side, or fails because of one. The audit says what came of it.
+removed waits for a far side, or fails because of one. The audit records the outcome.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _values_or_none(stored: str) -> dict[str, str] | None:
 def _revocation(
     credential: StoredCredential, client: OAuthClient | None, values: Mapping[str, str]
 ) -> TokenRevocation | None:
-    """Not saved yet. None where there is nothing to end, or nobody to ask."""
+    """Return a revocation that is not saved yet; None where there is nothing to end, or nobody to ask."""
     endpoint = str(credential.server_metadata.get("revocation_endpoint") or "")
     token, hint = token_to_revoke(values)
     if not endpoint or not token or client is None:
@@ -112,8 +112,8 @@ def _revocation(
 
 
 def claim_due() -> int | None:
-    """The key of the one whose moment came first, which is this worker's now; None where none is due. One query where
-    none is, else two."""
+    """Claim the revocation that is due first for this worker, and return its key; None where none is due. One query
+    where none is, else two."""
     with system_scope():
         due = TokenRevocation.objects.filter(next_at__lte=Now())
         for key in due.order_by("next_at", "pk").values_list("pk", flat=True)[:5]:
@@ -149,7 +149,7 @@ def revoke_claimed(key: int) -> None:
 
 @transaction.atomic
 def _end(row: TokenRevocation, problem: str = "") -> None:
-    """Remove it, with its secret, and say in the audit what came of it."""
+    """Remove it, with its secret, and record the outcome in the audit."""
     if not TokenRevocation.objects.filter(pk=row.pk, attempts=row.attempts).delete()[0]:
         return
     outcome = {"revoked": False, "problem": problem[:500]} if problem else {"revoked": True}
@@ -158,7 +158,8 @@ def _end(row: TokenRevocation, problem: str = "") -> None:
 
 
 def _try_again(row: TokenRevocation) -> None:
-    """Later; and with it the others for the same host, which would wait for it just as long, one after the other."""
+    """Try again later; and with it the others for the same host, which would wait for it just as long, one after the
+    other."""
     later = from_now(PAUSES[row.attempts - 1])
     TokenRevocation.objects.filter(pk=row.pk, attempts=row.attempts).update(next_at=later)
     same = TokenRevocation.objects.filter(host=row.host, next_at__lte=Now(), attempts__lt=len(PAUSES))

@@ -30,10 +30,10 @@ from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import system_scope
 
-#: How long a member has to come back, how long metadata is taken as read, and sign-ins that one member may have begun.
+#: Time for a member to come back, time for which metadata is taken as read, and sign-ins that a member may have begun.
 TO_COME_BACK, METADATA_KEPT, MOST_BEGUN = timedelta(minutes=10), timedelta(hours=24), 20
 MOST_SCOPES = 100
-#: What an authorization server's refusal means to the reader (RFC 6749, 4.1.2.1).
+#: Meaning for the reader of an authorization server's refusal (RFC 6749, 4.1.2.1).
 MEANINGS = {
     "access_denied": "you did not agree there",
     "invalid_scope": "it does not give these permissions",
@@ -55,7 +55,7 @@ class OwnAddresses:
 
 @dataclass(frozen=True)
 class Departure:
-    """Where the member goes now: the page of the authorization server, and its host to be shown before."""
+    """Next place for the member: the page of the authorization server, and its host to be shown before."""
 
     url: str
     host: str
@@ -130,7 +130,7 @@ def _departure(credential: StoredCredential, state: str, verifier: str, scopes: 
 
 
 def challenge_of(verifier: str) -> str:
-    """RFC 7636, S256."""
+    """Return the code challenge of a verifier (RFC 7636, S256)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
 
 
@@ -205,7 +205,8 @@ def _note_client(credential: StoredCredential, fields: Mapping[str, object]) -> 
 
 
 def _check_own_address(credential: StoredCredential, addresses: OwnAddresses) -> None:
-    """Members come back to the address that the authorization server knows: a login session is kept for one host."""
+    """Raise OAuthRefused unless members come back to the address that the authorization server knows: a login session
+    is kept for one host."""
     if not credential.client_id or not credential.server_metadata:
         raise OAuthRefused("The credential was changed a moment ago: try again.", is_lasting=False)
     if credential.redirect_uri != addresses.redirect_uri:
@@ -238,7 +239,7 @@ def forget_client(credential: StoredCredential, *, actor: Membership) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the authorization server sent the member back with."""
+    """Answer with which the authorization server sent the member back."""
 
     code: str = ""
     iss: str = ""
@@ -297,7 +298,7 @@ def _check_same_client(credential: StoredCredential, sign_in: OAuthSignIn) -> No
 
 
 def _check_issuer(metadata: Mapping[str, object], iss: str) -> None:
-    """RFC 9207: the answer comes from the authorization server that was asked."""
+    """Check that the answer comes from the authorization server that was asked (RFC 9207)."""
     if iss and iss != metadata.get("issuer"):
         raise OAuthRefused("The answer came from another authorization server than was asked: nothing was kept.")
     if not iss and metadata.get("authorization_response_iss_parameter_supported") is True:

@@ -22,7 +22,7 @@ from toolhub.bounded_json import load_json
 #: Characters of one token, and seconds that one may live at most.
 MAX_TOKEN, MAX_LIFE = 20_000, 10 * 365 * 86_400
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
-#: What an authorization server's word for an error means to the reader (RFC 6749, 5.2).
+#: Meaning for the reader of an authorization server's word for an error (RFC 6749, 5.2).
 MEANINGS = {
     "invalid_grant": "the sign-in is not valid any more: it ended, or was revoked",
     "invalid_client": "it does not know this service as a client any more",
@@ -34,18 +34,18 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """What an authorization server gave."""
+    """Tokens that an authorization server issued."""
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
     scopes: tuple[str, ...]
     expires_at: datetime | None
-    #: Who signed in, as an id token says it; empty where there is none.
+    #: Name of who signed in, as an id token says it; empty where there is none.
     account: str = ""
 
     @property
     def values(self) -> dict[str, str]:
-        """As a stored secret holds them."""
+        """Values of the tokens as a stored secret holds them."""
         return {"access_token": self.access_token, "refresh_token": self.refresh_token}
 
 
@@ -61,7 +61,7 @@ def exchange_code(credential: StoredCredential, code: str, *, verifier: str, red
 
 
 def refreshed(credential: StoredCredential, refresh_token: str, scopes: Sequence[str], *, seconds: float) -> Tokens:
-    """New tokens for a refresh token, which may be another one from now on. Raises OAuthRefused; its code is
+    """Return new tokens for a refresh token, which may be another one from now on. Raises OAuthRefused; its code is
     `invalid_grant` where only signing in again helps."""
     found = _asked(credential, {"grant_type": "refresh_token", "refresh_token": refresh_token}, seconds=seconds)
     return Tokens(
@@ -105,8 +105,8 @@ def _asked(credential: StoredCredential, form: Mapping[str, str], *, seconds: fl
 
 
 def client_of(credential: StoredCredential) -> OAuthClient:
-    """We, as the authorization server of this credential knows us. Raises OAuthRefused where our secret cannot be
-    read. At most one query, for that."""
+    """Return our client as the authorization server of this credential knows it. Raises OAuthRefused where our secret
+    cannot be read. At most one query, for that."""
     method = _client_auth(credential)
     secret = _client_secret(credential) if method in SECRET_METHODS else ""
     return OAuthClient(credential.registration, credential.client_id, secret, method)
@@ -133,7 +133,7 @@ def _client_secret(credential: StoredCredential) -> str:
 
 
 def _client_auth(credential: StoredCredential) -> str:
-    """How we say who we are. For a client that was typed, of the two ways with a secret the one that is taken there."""
+    """Return how we say who we are. For a client that was typed: of the two ways with a secret, the one taken there."""
     if credential.client_auth != "client_secret_basic":
         return credential.client_auth
     taken = credential.server_metadata.get("token_endpoint_auth_methods_supported") or SECRET_METHODS
@@ -159,7 +159,7 @@ def _is_token(text: str) -> bool:
 
 
 def _end(expires_in: Any) -> datetime | None:
-    """When a token ends; None where the server does not say."""
+    """Return when a token ends; None where the server does not say."""
     try:
         seconds = float(expires_in)
     except (TypeError, ValueError):
@@ -191,8 +191,8 @@ def _origins(*urls: str) -> set[str]:
 
 
 def _account(id_token: Any) -> str:
-    """Who signed in, for people. It came from the token endpoint itself, so its signature is not asked for (OpenID
-    Connect Core, 3.1.3.7)."""
+    """Return who signed in, for people. The id token came from the token endpoint itself, so its signature is not asked
+    for (OpenID Connect Core, 3.1.3.7)."""
     claims = _claims(id_token) if isinstance(id_token, str) else {}
     found = next((claims[name] for name in ("email", "preferred_username", "name") if claims.get(name)), "")
     return " ".join(found.split())[:200] if isinstance(found, str) else ""

@@ -1,4 +1,4 @@
-"""What of this machine the sandbox is given: Python's own library and the files that it needs, read-only."""
+"""Parts of this machine that the sandbox is given: Python's own library and the files that it needs, read-only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from capabilities.running.sandbox import bubblewrap
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
-#: Where the file is inside.
+#: Path of the file inside.
 INSIDE = "/zygote.py"
 #: Loads every extension module of the library, and names the files that are mapped then.
 SCRIPT = """
@@ -38,12 +38,12 @@ ZONES = Path("/usr/share/zoneinfo")
 
 
 class Missing(Exception):
-    """Something that the sandbox needs is not on this machine; the message names it."""
+    """Lack of something that the sandbox needs on this machine; the message names it."""
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How a zygote is started: bubblewrap's path and arguments, and the command inside."""
+    """Command that starts a zygote: bubblewrap's path and arguments, and the command inside."""
 
     bwrap: str
     arguments: tuple[str, ...]
@@ -52,7 +52,7 @@ class Sandbox:
 
 @cache
 def sandbox() -> Sandbox:
-    """How a zygote is started here. Raises Missing. Starts Python once, the first time."""
+    """Return the way to start a zygote here. Raises Missing. Starts Python once, the first time."""
     if sys.platform != "linux":
         raise Missing("it needs Linux")
     bwrap = bubblewrap.program()
@@ -116,7 +116,7 @@ def _libraries(python: str, library: Path) -> list[str]:
 
 
 def _zones() -> str:
-    """Where time zones are kept on this machine, or empty."""
+    """Return the folder of time zones on this machine, or empty."""
     if ZONES.is_dir():
         return str(ZONES)
     packaged = Path(sysconfig.get_path("purelib")) / "tzdata" / "zoneinfo"

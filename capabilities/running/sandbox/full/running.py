@@ -1,4 +1,4 @@
-"""Runs a tool's code in CPython, and answers what it asks of the service."""
+"""Runner of a tool's code in CPython: it answers what it asks of the service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_VALUES_OF_MESSAGE, MOST_VALUES = 20_000, 100_000
 
 
 class Ended(Exception):
-    """The run is over, with this error."""
+    """End of a run, with this error."""
 
     def __init__(self, error: RunError) -> None:
         super().__init__(error.message)
@@ -108,7 +108,7 @@ def _request(
 
 
 class _Conversation:
-    """What goes over the socket of one call."""
+    """Exchange of messages over the socket of one call."""
 
     def __init__(
         self, channel: socket.socket, calls: HostCalls, limits: Limits, deadline: float, stopped: threading.Event
@@ -124,7 +124,7 @@ class _Conversation:
         self._messages = JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES_OF_MESSAGE)
         self._printable = limits.output
         self.printed: list[str] = []
-        #: Whether the call ended by itself, and in order.
+        #: True once the call ended by itself, and in order.
         self.is_over = False
 
     def held(self, request: bytes) -> str:
@@ -189,7 +189,7 @@ class _Conversation:
         return message
 
     def _wait(self) -> None:
-        """Until the socket is ready. Raises Ended at the deadline, and when stopped."""
+        """Wait until the socket is ready. Raises Ended at the deadline, and when stopped."""
         while True:
             left = self._deadline - time.monotonic()
             if left <= 0:
@@ -223,7 +223,7 @@ class _Conversation:
         return RunError("Timeout", f"It took longer than {duration(self._limits.seconds)}.")
 
     def _error(self, error: Any) -> RunError:
-        """What the code raised, as it says itself: text from outside."""
+        """Return the error that the code raised, as it says itself: text from outside."""
         self.is_over = True
         told = {name: error.get(name, "") for name in ("kind", "message", "module")} if isinstance(error, dict) else {}
         if not told or not all(isinstance(each, str) for each in told.values()):

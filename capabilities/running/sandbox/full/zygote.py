@@ -1,4 +1,4 @@
-"""Runs inside of the sandbox: waits for calls of one organisation, and forks a process for each.
+"""Zygote, which runs inside of the sandbox: it waits for calls of one organisation, and forks a process for each.
 
 Started by bubblewrap with `python -I -S`, in namespaces of its own (users, processes, network, mounts, names) where
 nothing is but Python's own library, read-only. Each call gets, before a line of its code is read: a process and a
@@ -212,7 +212,7 @@ class Channel:
 
 
 class Output:
-    """What the code prints, cut at the limit."""
+    """Output stream of the code, cut at the limit."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -282,7 +282,7 @@ def outcome(channel: Channel, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """Its name, its message, and the line of the code that it comes from."""
+    """Return the error's name, its message, and the line of the code that it comes from."""
     line, module = None, ""
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == "<tool>":
@@ -295,7 +295,7 @@ def described(error: BaseException) -> dict[str, Any]:
 
 
 class Helpers:
-    """Finds the organisation's helper modules before Python's own."""
+    """Finder of the organisation's helper modules before Python's own."""
 
     def __init__(self, code: dict[str, str], functions: dict[str, Any]) -> None:
         self._code = code
@@ -315,7 +315,7 @@ class Helpers:
 
 
 def host_functions(channel: Channel) -> dict[str, Any]:
-    """The same functions as in the other runtime: two ask the service, two are answered here."""
+    """Return the functions that the other runtime has too, by name: two ask the service, two are answered here."""
 
     def asked(name: str, *arguments: Any) -> Any:
         channel.send({"call": name, "arguments": arguments})

@@ -21,7 +21,7 @@ from capabilities.running.sandbox.launch import CannotLaunch, launched, user_of
 #: Seconds that a start may take, and after which one that nobody uses is ended.
 START_SECONDS = 15.0
 IDLE_SECONDS = 300.0
-#: Of one process of this service; the one used longest ago makes room.
+#: Zygotes of one process of this service; the one used longest ago makes room.
 MOST = 16
 
 
@@ -86,8 +86,8 @@ class Zygote:
         return number, ours
 
     def end_call(self, number: int, *, is_clean: bool) -> None:
-        """The call is over, and its process ends: the code may have sent a result and gone on. One that was not clean
-        leaves a zygote that gets no more calls, and ends with its last."""
+        """End a call and its process: the code may have sent a result and gone on. One that was not clean leaves a
+        zygote that gets no more calls, and ends with its last."""
         with self._lock:
             with suppress(OSError):
                 self._control.send(json.dumps({"kill": number}).encode())
@@ -99,7 +99,7 @@ class Zygote:
             self.end()
 
     def retire(self) -> None:
-        """No more calls; it ends with its last one."""
+        """Give the zygote no more calls; it ends with its last one."""
         with self._lock:
             self.is_retired = True
             is_over = not self.calls
@@ -121,7 +121,7 @@ class Zygote:
 
 
 class _Zygotes:
-    """Those of this process, by organisation."""
+    """Zygotes of this process, by organisation."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -185,7 +185,7 @@ def close() -> None:
 
 
 def forget_locks() -> None:
-    """In a child after a fork: what the parent held at that moment must not hold the child."""
+    """Make new locks in a child after a fork: what the parent held at that moment must not hold the child."""
     global _lock
     _lock = threading.Lock()
 
@@ -194,7 +194,7 @@ os.register_at_fork(after_in_child=forget_locks)
 
 
 def forget(organisation_id: int) -> None:
-    """The organisation's next call starts a new one."""
+    """Have the organisation's next call start a new zygote."""
     mine = _zygotes()
     with mine.lock:
         found = mine.of.pop(organisation_id, None)
@@ -203,6 +203,6 @@ def forget(organisation_id: int) -> None:
 
 
 def status(organisation_id: int) -> dict[str, Any]:
-    """For tests and measurements: the zygote's process, where there is one."""
+    """Return facts of the zygote's process, where there is one: for tests and measurements."""
     found = _zygotes().of.get(organisation_id)
     return {} if found is None else {"pid": found.process.pid, "calls": len(found.calls), "retired": found.is_retired}

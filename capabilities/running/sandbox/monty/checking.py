@@ -1,4 +1,4 @@
-"""What keeps code from running in the interpreter: constructs, modules and names that it lacks, and what types show."""
+"""Obstacles to code in the interpreter: constructs, modules and names that it lacks, and what types show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ module_advice = gaps.module_advice
 
 #: For loading code once: no way to the web, and little time.
 LIMITS = Limits(seconds=3.0, memory=64_000_000, output=10_000, host_calls=0)
-#: What the type check is sure of; the rest of what it says is a doubt.
+#: Findings that the type check is sure of; the rest of what it says is a doubt.
 SURE = frozenset(
     {
         "call-non-callable",
@@ -46,7 +46,7 @@ PROVIDED = (
 
 
 def problems(code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]) -> Iterator[Problem]:
-    """All of them at once. `facts` is what the child process read in the code."""
+    """Return all problems at once. `facts` is what the child process read in the code."""
     found = list(gaps.of_constructs(facts["constructs"], code))
     wanted = [*facts["imports"], *facts["uses"]]
     try:
@@ -69,7 +69,7 @@ def problems(code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]) ->
 def _missing(
     wanted: list[dict[str, Any]], code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]
 ) -> Iterator[Problem]:
-    """Each is tried in the interpreter itself: what it has is known to it alone."""
+    """Yield the names that are missing. Each is tried in the interpreter itself: what it has is known to it alone."""
     asked = [(one, probe) for one in wanted if not one.get("optional") and (probe := _probe(one))]
     tried = dict.fromkeys(probe for _, probe in asked)
     absent = _absent(list(tried), code, helpers)
@@ -122,7 +122,7 @@ def _is_in(name: str, missing: set[str]) -> bool:
 
 
 def _absent(probes: list[str], code: str, helpers: Mapping[str, str]) -> set[str]:
-    """Those that fail. A `from` import is tried together with its module."""
+    """Return the probes that fail. A `from` import is tried together with its module."""
     every = dict.fromkeys(probes)
     for probe in probes:
         if probe.startswith("from "):
@@ -142,7 +142,7 @@ def _absent(probes: list[str], code: str, helpers: Mapping[str, str]) -> set[str
 
 
 def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_complete: bool) -> Iterator[Problem]:
-    """What the type check says of the code; and where nothing is known against it, what loading it raises."""
+    """Yield what the type check finds; and, unless problems are known already (`is_complete`), what loading raises."""
     known = {name: ExternalModule({}, stubs=_stubs(name, helpers)) for name in helpers}
     for name in (*modules.NAMES, *modules.PACKAGES):
         if name in helpers:
@@ -193,7 +193,7 @@ def _session(limits: Limits, **options: Any) -> Iterator[tuple[MontySession, Loa
 
 
 def _is_builtin(one: Mapping[str, Any]) -> bool:
-    """Whether it is about a built-in name: the type check does not know all that the interpreter has."""
+    """Return whether it is about a built-in name: the type check does not know all that the interpreter has."""
     named = re.search(r"^Name `(\w+)` used", str(one.get("message", "")))
     return named is not None and hasattr(builtins, named[1])
 

@@ -1,4 +1,4 @@
-"""What the interpreter does not have of Python, and what to write instead: a sentence for each."""
+"""Parts of Python that the interpreter lacks, and what to write instead: a sentence for each."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ DATACLASS_OPTIONS = {
 
 
 def of_constructs(found: list[dict[str, Any]], code: str) -> Iterator[Problem]:
-    """Constructs of the language that the interpreter does not have."""
+    """Yield problems for constructs of the language that the interpreter does not have."""
     for one in found:
         kind, name, inside = one["kind"], one["name"], one.get("inside", "")
         message = advice = ""
@@ -326,7 +326,7 @@ def module_advice(module: str) -> str:
 
 
 def of_module(one: Mapping[str, Any], provided: str) -> Problem:
-    """A module that is not there."""
+    """Return the problem of a module that is not there."""
     module = one.get("module") or one["name"]
     first = module.partition(".")[0]
     what = "is not here" if first in sys.stdlib_module_names else "is not installed here, as nothing is"
@@ -335,7 +335,8 @@ def of_module(one: Mapping[str, Any], provided: str) -> Problem:
 
 
 def of_name(one: Mapping[str, Any], name: str) -> Problem:
-    """A name of a module, a built-in function, or a method of a built-in type, that is not there."""
+    """Return the problem of a name of a module, a built-in function, or a method of a built-in type, that is not
+    there."""
     last = name.rpartition(".")[2]
     advice = INSTEAD.get(name, "") or INSTEAD.get(last if "." not in name else "", "")
     if not advice and "." in name and name.partition(".")[0] in ("str", "bytes", "list", "dict", "int", "float"):

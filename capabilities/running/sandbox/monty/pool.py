@@ -30,7 +30,7 @@ _is_forked_too_late = False
 
 
 def pool() -> Monty:
-    """This process's pool. Raises OSError where it cannot start: then nothing runs."""
+    """Return the pool of this process. Raises OSError where it cannot start: then nothing runs."""
     if _is_forked_too_late:
         raise OSError("this process was forked from one that had run Python tools")
     pid = os.getpid()
@@ -70,7 +70,7 @@ def _behind_all_else() -> Path:
 
 
 def forget_locks() -> None:
-    """In a child after a fork: what the parent held at that moment must not hold the child."""
+    """Make new locks in a child after a fork: what the parent held at that moment must not hold the child."""
     global _lock, _is_forked_too_late
     _lock = threading.Lock()
     _is_forked_too_late = bool(_pools)

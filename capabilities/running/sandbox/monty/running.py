@@ -1,4 +1,4 @@
-"""Runs a tool's code in the interpreter, and answers what it asks of the service."""
+"""Runner of a tool's code in the interpreter: it answers what it asks of the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from toolhub.durations import duration
 #: Names that code looks up, calls of the host and imports, in one run.
 MAX_SUSPENSIONS = 2_000
 MAX_RECURSION = 300
-#: How long after its deadline a run's process is ended.
+#: Seconds after its deadline at which a run's process is ended.
 GRACE = 0.5
 MODULE_MAKER = """\
 class Module:
@@ -47,7 +47,7 @@ def __fill(module, code, names):
 
 
 class Ended(Exception):
-    """The run is over, with this error."""
+    """End of a run, with this error."""
 
     def __init__(self, error: RunError) -> None:
         super().__init__(error.message)
@@ -113,12 +113,12 @@ def resource_limits(limits: Limits) -> Any:
 
 
 def os_policy(host: HostFunctions) -> Any:
-    """Nothing waits, and the clock is the organisation's."""
+    """Return the policy of the interpreter: nothing waits, and the clock is the organisation's."""
     return {"sleep": "zero", "timezone": host.timezone}
 
 
 class Printed:
-    """What the code prints, cut at the limit: the rest is dropped, not kept."""
+    """Printed text of the code, cut at the limit: the rest is dropped, not kept."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -154,7 +154,7 @@ class Loading:
 
     @contextmanager
     def watched(self, session: MontySession) -> Iterator[None]:
-        """Past the deadline its process is ended: the interpreter's own clock stands still while the host works."""
+        """End the process past the deadline: the interpreter's own clock stands still while the host works."""
         self._pid = session.worker_pid
         try:
             yield
@@ -269,7 +269,7 @@ class Loading:
         return RunError("Timeout", f"It took longer than {duration(self.limits.seconds)}.")
 
     def crash(self) -> RunError:
-        """Why the process is gone."""
+        """Return the reason why the process is gone."""
         if time.monotonic() >= self.deadline:
             return self._too_long()
         return RunError("Crashed", "The code crashed its process, most likely by asking for too much memory.")
@@ -316,5 +316,5 @@ def modules_in_order(code: str, helpers: Mapping[str, str]) -> list[str]:
 
 
 def imports(text: str, name: str) -> bool:
-    """Whether a line of the text may import the module. A comment may as well say so: then it is loaded in vain."""
+    """Return whether a line of the text may import the module. A comment may say so too: then it is loaded in vain."""
     return name in text and re.search(rf"\b(?:import|from)\b[^\n]*\b{re.escape(name)}\b", text) is not None

@@ -72,7 +72,7 @@ def parse_qs(qs: str, keep_blank_values: bool = False) -> dict[str, list[str]]:
 
 
 class _Parts:
-    """What `urlsplit` and `urlparse` return: by name, by number, and in a loop."""
+    """Result of `urlsplit` and `urlparse`: read by name, by number, and in a loop."""
 
     def __init__(self, values: list[str], names: list[str]) -> None:
         self._values = values
