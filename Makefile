@@ -34,6 +34,7 @@ test-twice: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(PY) .ci/language.py
 	$(PY) -m mypy
 	$(VENV)/bin/djlint --check --lint templates
 	$(PY) manage.py makemigrations --check --dry-run

@@ -25,7 +25,7 @@ import django
 django.setup()
 
 from capabilities.running.mcp_client import background, client, exchanges  # noqa: E402
-from capabilities.running.mcp_client.addresses import ServerAddress  # noqa: E402
+from capabilities.running.mcp_client.server_addresses import ServerAddress  # noqa: E402
 from tests.capabilities.running.mcp_client import over_http, scripted  # noqa: E402
 
 PROCESS = (sys.executable, str(Path(scripted.__file__)))

@@ -22,10 +22,10 @@ os.environ.setdefault("TOOLHUB_PRIVATE_HOSTS", "mcp:localhost,provider:127.0.0.1
 import django
 
 from capabilities.running.mcp_client import client
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.answers import ListedTool
 from capabilities.running.mcp_client.errors import McpError
 from capabilities.running.mcp_client.questions import Form, question_of
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 
 SECONDS = 15.0
 VALUES: dict[str, Any] = {"string": "text", "integer": 2, "number": 2, "boolean": True, "array": [], "object": {}}

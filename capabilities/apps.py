@@ -18,7 +18,7 @@ class CapabilitiesConfig(AppConfig):
         from capabilities.catalogue.imports import definitions, openapi  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.imports.readers import AFTER_ACCEPT, REVIEWS, register_reader  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.servers import refresh  # noqa: PLC0415 -- app ready
-        from capabilities.catalogue.servers.queries import refused_told, servers_told  # noqa: PLC0415 -- app ready
+        from capabilities.catalogue.servers.queries import refused_tools_notice, servers_notice  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.tools.bulk import writes as bulk  # noqa: PLC0415 -- app ready
         from capabilities.catalogue.tools.recipients import writes as recipients  # noqa: PLC0415 -- app ready
         from capabilities.models import ImportSource  # noqa: PLC0415 -- app ready
@@ -38,8 +38,8 @@ class CapabilitiesConfig(AppConfig):
         register_powers(read_powers, read_roles_above)
         register_invited_roles(invited_roles)
         register_waiting("request_list", count_waiting_for)
-        register_waiting("server_list", servers_told)
-        register_waiting("tool_list", refused_told)
+        register_waiting("server_list", servers_notice)
+        register_waiting("tool_list", refused_tools_notice)
         register_categories(category_names)
         register_end(forget_accounts)
         register_reader(ImportSource.DEFINITIONS, definitions.read)

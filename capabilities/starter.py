@@ -280,7 +280,7 @@ def _give_admin_every_tool(organisation: Organisation) -> None:
     wanted = next(each for each in STARTER_AGENTS if each.has_every_tool)
     agents = Agent.objects.filter(organisation=organisation, slug=wanted.slug, description=wanted.description)
     agent = agents.filter(tools_mode=ToolsMode.LISTED).first()
-    if agent is None or "tools_mode" in _last_said(organisation, agent):
+    if agent is None or "tools_mode" in _last_audited(organisation, agent):
         return
     builtin = Tool.objects.filter(organisation=organisation, kind=ToolKind.BUILTIN)
     if builtin.exclude(pk__in=agent.agent_tools.values("tool")).exists():
@@ -291,7 +291,7 @@ def _give_admin_every_tool(organisation: Organisation) -> None:
     touch_registry(organisation.pk)
 
 
-def _last_said(organisation: Organisation, agent: Agent) -> dict[str, Any]:
+def _last_audited(organisation: Organisation, agent: Agent) -> dict[str, Any]:
     """Return the agent's state after its last change that recorded `tools_mode`, from the audit; {} without one."""
     updates = AuditEntry.objects.filter(organisation=organisation, action="agent.update")
     entries = updates.filter(target_id=str(agent.public_id))

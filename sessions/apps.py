@@ -12,7 +12,7 @@ class SessionsConfig(AppConfig):
         from capabilities.catalogue.imports.readers import ring_for_import  # noqa: PLC0415 -- app ready
         from capabilities.common.registry_version import AFTER_CHANGE  # noqa: PLC0415 -- app ready
         from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
-        from sessions.asking.approvals.queries import waiting_told  # noqa: PLC0415 -- app ready
+        from sessions.asking.approvals.queries import approvals_notice  # noqa: PLC0415 -- app ready
         from sessions.audit_targets import add_targets  # noqa: PLC0415 -- app ready
         from sessions.doors.schedules.reminder_kind import REMINDERS  # noqa: PLC0415 -- app ready
         from sessions.insight.previews import provide_previews  # noqa: PLC0415 -- app ready
@@ -27,4 +27,4 @@ class SessionsConfig(AppConfig):
         AFTER_CHANGE.append(bell.announce_registry)
         ring_for_import.provide(bell.ring_for_import)
         provide_previews()
-        register_waiting("approval_list", waiting_told)
+        register_waiting("approval_list", approvals_notice)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from capabilities.running.egress.addresses import allowed_host
-from capabilities.running.mcp_client.addresses import EntriesRefused, read_entries
+from capabilities.running.mcp_client.server_addresses import EntriesRefused, read_entries
 from toolhub.environment import Environment, are_fernet_keys, celery_broker_url, data_secret, database
 from toolhub.probe import ALIVE_SECONDS, worker_file
 from toolhub.refusal import refuse

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from capabilities.contract.asking import (
+from capabilities.contract.approvals import (
     ALWAYS,
     FIRST_IN_SESSION,
     NEVER,

@@ -33,10 +33,10 @@ def pattern_matches(pattern: str, name: str, category: str) -> bool:
     pattern, name = pattern.strip().casefold(), name.casefold()
     if pattern.startswith(GROUP):
         return fnmatchcase(category.casefold(), pattern.removeprefix(GROUP))
-    return any(fnmatchcase(name, each) for each in meant_by(pattern))
+    return any(fnmatchcase(name, each) for each in expanded(pattern))
 
 
-def meant_by(pattern: str) -> tuple[str, ...]:
+def expanded(pattern: str) -> tuple[str, ...]:
     """The pattern itself, and what it is an alias of."""
     pattern = pattern.strip().casefold()
     return (pattern, *ALIASES.get(pattern, ()))
@@ -59,7 +59,7 @@ class Patterns:
             whole = pattern.strip().casefold()
             is_group = whole.startswith(GROUP)
             plain, wild = (self._categories, wild_categories) if is_group else (self._names, wild_names)
-            for each in (whole.removeprefix(GROUP),) if is_group else meant_by(whole):
+            for each in (whole.removeprefix(GROUP),) if is_group else expanded(whole):
                 if _WILD.isdisjoint(each):
                     plain.setdefault(each, number)
                 else:

@@ -139,7 +139,7 @@ class PolicyRules:
 
 
 @dataclass(frozen=True)
-class Layer:
+class PolicyLayer:
     """One layer with its name for people: `the organisation’s policy`."""
 
     title: str
@@ -167,7 +167,7 @@ class Filtered(Generic[T]):
     rulings: tuple[ToolRuling, ...]
 
 
-def filtered(tools: Iterable[T], layers: Sequence[Layer]) -> Filtered[T]:
+def filtered(tools: Iterable[T], layers: Sequence[PolicyLayer]) -> Filtered[T]:
     """The tools that are left, layer by layer, with the reasons."""
     left, rulings = list(tools), list[ToolRuling]()
     for layer in layers:

@@ -64,7 +64,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Line:
+class DiffLine:
     """One line of two texts, with its numbers there; a gap between shown lines has neither."""
 
     side: Side | Literal["gap"]
@@ -88,20 +88,20 @@ def word_pieces(before: str, after: str) -> list[Piece]:
     return found
 
 
-def line_pieces(before: str, after: str, context: int = CONTEXT) -> list[Line]:
+def line_pieces(before: str, after: str, context: int = CONTEXT) -> list[DiffLine]:
     """The lines that differ, with some around them; nothing where the texts are the same."""
     first, second = (text.split("\n") if text else [] for text in (before, after))
-    lines: list[Line] = []
+    lines: list[DiffLine] = []
     for group in difflib.SequenceMatcher(None, first, second, autojunk=False).get_grouped_opcodes(context):
         if lines or group[0][1] or group[0][3]:
-            lines.append(Line("gap"))
+            lines.append(DiffLine("gap"))
         for tag, begin, end, to_begin, to_end in group:
             if tag == "equal":
                 both = zip(range(begin, end), range(to_begin, to_end), strict=True)
-                lines += [Line("same", first[old], old + 1, new + 1) for old, new in both]
+                lines += [DiffLine("same", first[old], old + 1, new + 1) for old, new in both]
             else:
-                lines += [Line("removed", first[old], before=old + 1) for old in range(begin, end)]
-                lines += [Line("added", second[new], after=new + 1) for new in range(to_begin, to_end)]
+                lines += [DiffLine("removed", first[old], before=old + 1) for old in range(begin, end)]
+                lines += [DiffLine("added", second[new], after=new + 1) for new in range(to_begin, to_end)]
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from capabilities.contract import asking
+from capabilities.contract import approvals
 from capabilities.models.agents import Agent
 from capabilities.models.permissions import Role
 from capabilities.models.toolkits import Toolkit
@@ -14,11 +14,11 @@ from toolhub.tenants.rows.guarded import PublicModel
 class AskWhen(models.TextChoices):
     """Frequency with which somebody is asked."""
 
-    NEVER = asking.NEVER, "Never"
+    NEVER = approvals.NEVER, "Never"
     #: An allowed call is not asked for again in the session, nor while a consent for a time lasts.
-    FIRST_IN_SESSION = asking.FIRST_IN_SESSION, "First time in a session"
+    FIRST_IN_SESSION = approvals.FIRST_IN_SESSION, "First time in a session"
     #: Each call. No consent counts.
-    ALWAYS = asking.ALWAYS, "Always"
+    ALWAYS = approvals.ALWAYS, "Always"
 
 
 class ApprovalRule(PublicModel):
@@ -42,7 +42,7 @@ class ApprovalRule(PublicModel):
     argument_pattern = models.CharField(max_length=200, blank=True)
     when = models.CharField(max_length=20, choices=AskWhen, default=AskWhen.ALWAYS)
     #: Hours until nobody can answer any more.
-    expires_after = models.PositiveIntegerField(default=asking.USUAL_HOURS)
+    expires_after = models.PositiveIntegerField(default=approvals.USUAL_HOURS)
     #: Whether the requester may not answer themselves.
     needs_other_person = models.BooleanField(default=False)
     #: Text for whoever is asked.

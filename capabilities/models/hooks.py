@@ -66,7 +66,7 @@ class Hook(PublicModel):
         return self.action in KEEP_BACK
 
     @property
-    def reach_told(self) -> str:
+    def reach_text(self) -> str:
         """Sentence that names the members it acts for."""
         if self.only_keeps_back or self.acts_for == Access.ADMIN:
             return "Acts in the turns of all members."

@@ -14,7 +14,7 @@ from capabilities.models import Agent, Role
 from sessions.budgets.amounts import amount_of, amount_text
 from sessions.budgets.writes import MAX_NAME, BudgetContent
 from sessions.models import Budget, BudgetScope, Measure, Window
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false"}

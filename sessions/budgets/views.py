@@ -38,7 +38,7 @@ from sessions.budgets.writes import (
 )
 from sessions.models import Budget, BudgetPeriod
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 

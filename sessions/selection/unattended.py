@@ -11,7 +11,7 @@ from functools import cached_property
 
 from capabilities.access.approval_rules.queries import ask_rules, asked_call, role_ids
 from capabilities.choosing.pipeline.runtime_layers import Layers, in_force, layers_for
-from capabilities.contract.asking import AskRule, is_question, rules_met
+from capabilities.contract.approvals import AskRule, is_question, rules_met
 from capabilities.contract.decisions import Decision, Terms, Verb, decision_on
 from capabilities.contract.spec import ToolSpec
 from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model

@@ -35,7 +35,7 @@ from sessions.models import (
     TurnStatus,
     UnloadReason,
 )
-from sessions.selection.loading.queries import Line
+from sessions.selection.loading.queries import BundleRow
 from sessions.turns.budget_states import BudgetState
 from toolhub.bounded_json import load_json
 from toolhub.tenants.models import Organisation
@@ -280,7 +280,7 @@ WHY_NOT_SEARCHED = {
 
 
 @register.filter
-def found_told(step: Step) -> str:
+def found_text(step: Step) -> str:
     """Return what the provider found when it searched tools in a model call, in a sentence; empty where it did not
     search."""
     found = step.structured.get("found") if isinstance(step.structured, dict) else None
@@ -290,7 +290,7 @@ def found_told(step: Step) -> str:
 
 
 @register.filter
-def tools_told(step: Step) -> list[str]:
+def tools_text(step: Step) -> list[str]:
     """Return the tools that a step added to the conversation, and those that it says are gone, a sentence each."""
     data = step.structured if isinstance(step.structured, dict) else {}
     added, gone = data.get("added") or [], data.get("unavailable") or []
@@ -314,14 +314,14 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 @register.filter
-def turn_told(turn: Turn) -> list[str]:
+def turn_notices(turn: Turn) -> list[str]:
     """Return what the turn's selection had to leave out, and which hooks failed, by its events: one sentence each."""
     dropped = getattr(turn, "loads_dropped", None)
     loads = dropped.get("loads") if isinstance(dropped, dict) else None
-    lines = [dropped_told(each) for each in loads or ()]
+    lines = [dropped_text(each) for each in loads or ()]
     over = getattr(turn, "tools_over_limit", None)
     if isinstance(over, dict):
-        lines.append(over_limit_told(over.get("tools") or [], over.get("count")))
+        lines.append(over_limit_text(over.get("tools") or [], over.get("count")))
     for payload in (getattr(turn, "tools_too_large", None), getattr(turn, "tools_over_budget", None)):
         reasons_of = payload.get("tools") if isinstance(payload, dict) else None
         lines += [f"{name} is not sent: {reason}." for name, reason in (reasons_of or {}).items()]
@@ -335,7 +335,7 @@ def turn_told(turn: Turn) -> list[str]:
 
 
 @register.filter
-def hooks_told(turn: Turn) -> str:
+def hooks_text(turn: Turn) -> str:
     """Return what hooks did to the turn's model and its prompt, in sentences."""
     return " ".join(_hook_lines(turn, "model_forced") + _hook_lines(turn, "prompt_patched"))
 
@@ -356,7 +356,7 @@ def hook_line(line: dict[str, str]) -> str:
     return f"{name} failed ({line['failure']}): {kept_back}."
 
 
-def dropped_told(load: dict[str, str]) -> str:
+def dropped_text(load: dict[str, str]) -> str:
     reason = load.get("reason", "")
     label = str(UnloadReason(reason).label) if reason in UnloadReason.values else ""
     why = f": {label[:1].lower()}{label[1:]}" if label else ""
@@ -364,7 +364,7 @@ def dropped_told(load: dict[str, str]) -> str:
 
 
 @register.filter
-def over_limit_told(names: list[str], count: int | None = None) -> str:
+def over_limit_text(names: list[str], count: int | None = None) -> str:
     """Return the sentence that these tools, or `count` of which these are the first, were more than one request may
     carry."""
     number = count or len(names)
@@ -444,13 +444,13 @@ def budget_warnings(turn: Turn) -> str:
 
 
 @register.filter
-def loader(line: Line, loaders: dict[int, str]) -> str:
+def loader(line: BundleRow, loaders: dict[int, str]) -> str:
     """Return the name of the person who loaded something by hand."""
     return loaders.get(line.load_id or 0) or "a person"
 
 
 @register.filter
-def loaded_told(row: LoadedToolkit) -> str:
+def loaded_text(row: LoadedToolkit) -> str:
     """Return the source of a load in words: the agent, or a person's name."""
     if row.source == LoadSource.INITIAL:
         return "The agent begins with it"
@@ -460,7 +460,7 @@ def loaded_told(row: LoadedToolkit) -> str:
 
 
 @register.filter
-def ended_told(row: LoadedToolkit) -> str:
+def ended_text(row: LoadedToolkit) -> str:
     """Return why a load ended, in words."""
     if row.unload_reason != UnloadReason.UNLOADED:
         label = str(row.get_unload_reason_display())

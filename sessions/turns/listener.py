@@ -156,7 +156,7 @@ class Listener:
             task.cancel()
         self.tasks, self.pubsub = [], None
 
-    def _tell(self, turn_id: UUID, piece: Delta | None) -> None:
+    def _pass_on(self, turn_id: UUID, piece: Delta | None) -> None:
         for watcher in self.watchers.get(turn_id, ()):
             watcher.add(piece)
 
@@ -208,9 +208,9 @@ class Listener:
         match message:
             # From now on nothing is missed; what happened before, the next look finds.
             case {"type": "subscribe", "channel": name} if name != ANY.encode():
-                self._tell(turn_of(name), None)
+                self._pass_on(turn_of(name), None)
             case {"type": "message", "channel": name, "data": data}:
-                self._tell(turn_of(name), piece_of(data))
+                self._pass_on(turn_of(name), piece_of(data))
 
     # -- The database --------------------------------------------------------------------------------------------------
 

@@ -100,14 +100,14 @@ def each_item(
                     failures.until - time.monotonic(),
                 )
                 if on_failure is not None:
-                    _tell(on_failure, key, error)
+                    _report(on_failure, key, error)
             else:
                 backoff.forget(key)
                 done += 1
     return done
 
 
-def _tell(on_failure: Callable[[Key, Exception], None], key: Key, error: Exception) -> None:
+def _report(on_failure: Callable[[Key, Exception], None], key: Key, error: Exception) -> None:
     try:
         on_failure(key, error)
     except Exception as another:

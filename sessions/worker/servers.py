@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError, connection
 
-from capabilities.catalogue.servers.asking import ServerNotRead, address_for, reader_of
 from capabilities.catalogue.servers.listening import Place, renew_listening, stop_listening, take_to_listen
 from capabilities.catalogue.servers.refresh import claim_due, note_word, refresh_server
+from capabilities.catalogue.servers.tool_lists import ServerNotRead, address_for, reader_of
 from capabilities.models import CredentialKind, McpServer
 from capabilities.running.mcp_client import client
-from capabilities.running.mcp_client.addresses import ServerAddress
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from toolhub.tenants.rows.scope import organisation_scope
 
 logger = logging.getLogger(__name__)

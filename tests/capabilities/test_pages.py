@@ -10,7 +10,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from capabilities.access.members.queries import USERS_SHOWN
-from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
+from capabilities.access.roles.writes import Rule, rules_as_text, set_role_rules
 from capabilities.agents.agents.writes import own_tools
 from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.models import (
@@ -84,7 +84,7 @@ def test_a_role_is_added_with_its_matrix(as_alice: Client, acme: Organisation) -
 
     assert (answer.status_code, answer["Location"]) == (302, f"{ACME}roles/web/")
     with organisation_scope(acme):
-        assert rules_told(Role.objects.get()) == ["allow category web", "deny tool http_post"]
+        assert rules_as_text(Role.objects.get()) == ["allow category web", "deny tool http_post"]
     page = as_alice.get(f"{ACME}roles/web/").content.decode()
     assert re.search(r'name="category-web".*?<option value="allow" selected>', page, re.DOTALL)
     assert 'class="is-different"' in page
@@ -98,7 +98,7 @@ def test_what_the_form_does_not_show_stays(as_alice: Client, acme: Organisation)
     save(as_alice, f"{ACME}roles/web/", role(**{"tool-http_post": "deny"}))
 
     with organisation_scope(acme):
-        assert rules_told(Role.objects.get()) == ["allow tool fetch", "allow tool file_read", "deny tool http_post"]
+        assert rules_as_text(Role.objects.get()) == ["allow tool fetch", "allow tool file_read", "deny tool http_post"]
 
 
 @pytest.mark.usefixtures("web")
@@ -114,7 +114,7 @@ def test_a_preview_tells_and_saves_nothing(as_alice: Client, bob: Membership, ac
     assert "allows 1: file_read" in page
     assert "no longer allows 2: fetch, http_post" in page
     with organisation_scope(acme):
-        assert rules_told(Role.objects.get()) == ["allow category web"]
+        assert rules_as_text(Role.objects.get()) == ["allow category web"]
 
 
 @pytest.mark.usefixtures("web")
@@ -156,7 +156,7 @@ def test_a_role_that_moved_since_its_preview_is_shown_again_and_not_saved(
 
     assert (answer.status_code, "was changed in the meantime" in text_of(answer.content)) == (409, True)
     with organisation_scope(acme):
-        assert rules_told(Role.objects.get()) == ["allow tool file_read"]
+        assert rules_as_text(Role.objects.get()) == ["allow tool file_read"]
 
 
 @pytest.mark.usefixtures("web")
@@ -191,7 +191,7 @@ def test_a_right_for_one_category_saves_its_lines_alone(as_bob: Client, bob: Mem
     assert 'name="mode"' not in page
     assert (saved.status_code, refused.status_code) == (302, 403)
     with organisation_scope(acme):
-        assert rules_told(Role.objects.get()) == ["allow category web"]
+        assert rules_as_text(Role.objects.get()) == ["allow category web"]
         assert Role.objects.get().name == "All"
 
 

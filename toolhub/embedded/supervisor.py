@@ -47,7 +47,7 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def say(sentence: str) -> None:
+def announce(sentence: str) -> None:
     print(sentence, flush=True)
 
 
@@ -113,7 +113,9 @@ class Part:
                 self.pause = FIRST_PAUSE
             self.kill()  # what it started itself
             self.restart_at = now + self.pause
-            say(f"toolhub: {self.name} {ending(self.process.returncode)}; starting it again in {self.pause:.0f} s.")
+            announce(
+                f"toolhub: {self.name} {ending(self.process.returncode)}; starting it again in {self.pause:.0f} s."
+            )
             self.pause = min(self.pause * 2, LONGEST_PAUSE)
         elif now >= self.restart_at:
             self.start()
@@ -343,16 +345,16 @@ class Supervisor:
                 part.watch()
             if not ready and is_ready(self.plan.host, self.plan.port, self.plan.allowed_hosts, 1.0):
                 ready = True
-                say(f"toolhub is ready: {address(self.plan.host, self.plan.port)}")
+                announce(f"toolhub is ready: {address(self.plan.host, self.plan.port)}")
             elif not ready and not told and time.monotonic() - since > SLOW_START_SECONDS:
                 told = True
-                say(f"toolhub is not ready after {SLOW_START_SECONDS:.0f} s; see the lines above.")
+                announce(f"toolhub is not ready after {SLOW_START_SECONDS:.0f} s; see the lines above.")
             time.sleep(TICK_SECONDS)
 
     def stop(self) -> None:
         """The broker last, so that the others can end their work. A second Ctrl-C waits no longer."""
         if any(part.running for part in self.everything):
-            say("toolhub is stopping.")
+            announce("toolhub is stopping.")
         asked = self.signals
         stop_parts(self.parts, self.plan.grace_seconds + END_SECONDS, hurry=lambda: self.signals > max(asked, 1))
         if self.valkey:

@@ -25,7 +25,7 @@ from sessions.doors.chats.stream_limits import (
     TooManyStreams,
     open_streams,
 )
-from sessions.doors.mcp_server.callers import PREFIX, Caller, address_of
+from sessions.doors.mcp_server.callers import PREFIX, McpCaller, address_of
 from sessions.doors.mcp_server.changes import changes
 from sessions.doors.mcp_server.server import CALLER, make_manager
 from toolhub.bounded_json import TooMuchJson, check_json
@@ -55,7 +55,7 @@ Headers = Mapping[bytes, bytes]
 T = TypeVar("T")
 
 
-class Refused(Exception):
+class DoorRefused(Exception):
     """A request that the server of MCP does not see: status, code, sentence and headers of the answer."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
@@ -64,20 +64,20 @@ class Refused(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def unavailable(error: Exception) -> Refused:
+def unavailable(error: Exception) -> DoorRefused:
     """The answer where the database cannot be used now. Raises the error where it is another one."""
     if not is_database_trouble(error):
         raise error
     logger.warning("The database cannot be used: %s", error)
-    return Refused(503, CODE, MESSAGE, retry_after=str(DATABASE_AGAIN))
+    return DoorRefused(503, CODE, MESSAGE, retry_after=str(DATABASE_AGAIN))
 
 
 class Answer:
     """The answer to one request: as the server of MCP gives it, or 503 where the database failed while it was made."""
 
-    def __init__(self, caller: Caller, send: Send) -> None:
+    def __init__(self, caller: McpCaller, send: Send) -> None:
         self.caller, self.inner = caller, send
-        self.trouble: Refused | None = None
+        self.trouble: DoorRefused | None = None
         self.is_refused = False
         #: The status and headers, which wait for the first bytes: a stream sends them before anything is known.
         self.beginning: list[Message] = []
@@ -142,8 +142,8 @@ class McpDoor:
             caller = await self.admitted(scope, headers)
             place = open_streams.take_for(caller.member, caller.token)
         except TooManyStreams as error:
-            return await refuse(send, Refused(429, "too_many", str(error), retry_after=str(TRY_AGAIN)))
-        except Refused as refused:
+            return await refuse(send, DoorRefused(429, "too_many", str(error), retry_after=str(TRY_AGAIN)))
+        except DoorRefused as refused:
             return await refuse(send, refused)
         except (DatabaseError, InterfaceError) as error:
             return await refuse(send, unavailable(error))
@@ -155,18 +155,18 @@ class McpDoor:
             scope = {**scope, CALLER: replace(caller, in_thread=answer.in_thread)}
             async with ThreadSensitiveContext(executor=self.django.threads):
                 await self.manager.handle_request(scope, receive, answer.send)  # type: ignore[arg-type]
-        except Refused as refused:
+        except DoorRefused as refused:
             await refuse(send, refused)
         finally:
             place.leave()
 
-    async def admitted(self, scope: Scope, headers: Headers) -> Caller:
-        """Return the caller, and what it asks for. Raises Refused."""
+    async def admitted(self, scope: Scope, headers: Headers) -> McpCaller:
+        """Return the caller, and what it asks for. Raises DoorRefused."""
         if not self.is_open:
-            raise Refused(503, "starting", "The service starts or ends.", retry_after=str(TRY_AGAIN))
+            raise DoorRefused(503, "starting", "The service starts or ends.", retry_after=str(TRY_AGAIN))
         check_host(headers)
         if scope["method"] != "POST" and not opens_stream(scope["method"], headers):
-            raise Refused(405, "method_not_allowed", "Requests are sent by POST.", allow="POST")
+            raise DoorRefused(405, "method_not_allowed", "Requests are sent by POST.", allow="POST")
         request_id.set(uuid.uuid4().hex)
         site = f"{scheme_of(scope, headers)}://{text_of(headers, b'host')}"
         return await self.in_thread(lambda: self.identified(scope, headers, site))
@@ -183,50 +183,50 @@ class McpDoor:
 
         return await self.django.in_thread(run)
 
-    def identified(self, scope: Scope, headers: Headers, site: str) -> Caller:
+    def identified(self, scope: Scope, headers: Headers, site: str) -> McpCaller:
         """Identify the caller, in a thread: the token, what it may, and what the path names. Two queries. Raises
-        Refused."""
+        DoorRefused."""
         token = token_in(text_of(headers, b"authorization"))
         if token is None:
-            raise Refused(
+            raise DoorRefused(
                 401, "not_authenticated", "A usable API token is needed.", www_authenticate='Bearer realm="toolhub"'
             )
         member = token.membership
         if TokenScope.CHAT not in token.scopes:
             why = f"This token lacks the scope {TokenScope.CHAT.value}."
-            raise Refused(403, "forbidden", why, www_authenticate='Bearer error="insufficient_scope", scope="chat"')
+            raise DoorRefused(403, "forbidden", why, www_authenticate='Bearer error="insufficient_scope", scope="chat"')
         if not member.has_access(Access.MEMBER):
-            raise Refused(403, "forbidden", "Viewers do not call tools.")
+            raise DoorRefused(403, "forbidden", "Viewers do not call tools.")
         with organisation_scope(member.organisation_id):
             address = address_of(scope["path"], member)
         used_for = address.name if address is not None else ""
         client = str((scope.get("client") or ("",))[0])
         record_token_use(token, token_use(user_agent=text_of(headers, b"user-agent"), agent=used_for, address=client))
         if address is None:
-            raise Refused(404, "not_found", "There is no such agent or toolkit here.")
-        return Caller(token, address, site, self.in_thread)
+            raise DoorRefused(404, "not_found", "There is no such agent or toolkit here.")
+        return McpCaller(token, address, site, self.in_thread)
 
 
 async def checked(receive: Receive, most: int) -> Receive:
     """The body again, which is one message of JSON that is quickly parsed: that happens between the steps of all other
-    requests. Raises Refused."""
+    requests. Raises DoorRefused."""
     try:
         body = await read_body(receive, most) or b""
         check_json(body, most_bytes=most, most_values=MOST_VALUES)
     except BodyRefused as refused:
-        raise Refused(refused.status, refused.code, refused.message) from None
+        raise DoorRefused(refused.status, refused.code, refused.message) from None
     except TooMuchJson as error:
-        raise Refused(413, "too_large", f"The body {error}.") from None
+        raise DoorRefused(413, "too_large", f"The body {error}.") from None
     return replayed(body, receive)
 
 
 def check_host(headers: Headers) -> None:
-    """Raise Refused for a name that is not this service's, and for a page of another's: as Django does for its own, so
-    that no name that resolves to this machine lets a stranger's page call."""
+    """Raise DoorRefused for a name that is not this service's, and for a page of another's: as Django does for its own,
+    so that no name that resolves to this machine lets a stranger's page call."""
     allowed = settings.ALLOWED_HOSTS
     host, _ = split_domain_port(text_of(headers, b"host"))
     if not host or not validate_host(host, allowed):
-        raise Refused(421, "wrong_host", "This service does not answer under that name: see ALLOWED_HOSTS.")
+        raise DoorRefused(421, "wrong_host", "This service does not answer under that name: see ALLOWED_HOSTS.")
     origin = text_of(headers, b"origin")
     if not origin or origin in settings.CSRF_TRUSTED_ORIGINS:
         return
@@ -235,7 +235,7 @@ def check_host(headers: Headers) -> None:
     except ValueError:  # no address, such as `http://[`
         asked_from = ""
     if not asked_from or not validate_host(asked_from, allowed):
-        raise Refused(403, "wrong_origin", "Pages of that origin may not call this service.")
+        raise DoorRefused(403, "wrong_origin", "Pages of that origin may not call this service.")
 
 
 def scheme_of(scope: Scope, headers: Headers) -> str:
@@ -252,7 +252,7 @@ def opens_stream(method: str, headers: Headers) -> bool:
     return method == "GET" and is_old and "text/event-stream" in text_of(headers, b"accept")
 
 
-async def stream_changes(caller: Caller, receive: Receive, send: Send) -> None:
+async def stream_changes(caller: McpCaller, receive: Receive, send: Send) -> None:
     """Tell the client of changes of its own list until it leaves, its token ends, or the service does."""
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
     leaving = asyncio.ensure_future(gone(receive))
@@ -283,7 +283,7 @@ def text_of(headers: Headers, name: bytes) -> str:
     return headers.get(name, b"").decode("latin-1")
 
 
-async def refuse(send: Send, refused: Refused) -> None:
+async def refuse(send: Send, refused: DoorRefused) -> None:
     error = {"code": refused.code, "message": str(refused), "field": None}
     content = json.dumps({"error": error}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}

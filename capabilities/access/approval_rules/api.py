@@ -26,7 +26,7 @@ from capabilities.access.approval_rules.writes import (
     update_rule,
 )
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
-from capabilities.contract.asking import MAX_HOURS, USUAL_HOURS
+from capabilities.contract.approvals import MAX_HOURS, USUAL_HOURS
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.models import ApprovalRule, AskWhen
 from toolhub.tenants.models import Right

@@ -13,7 +13,7 @@ from capabilities.access.approval_rules.writes import (
     MAX_PRIORITY,
     RuleContent,
 )
-from capabilities.contract.asking import MAX_HOURS, USUAL_HOURS
+from capabilities.contract.approvals import MAX_HOURS, USUAL_HOURS
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.models import Agent, AskWhen, Role, Toolkit
 

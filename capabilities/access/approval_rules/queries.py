@@ -12,7 +12,7 @@ from django.http import Http404
 from capabilities.access.approval_rules.writes import RuleContent
 from capabilities.choosing.pipeline.bringing import overrides_in
 from capabilities.common.memory import Memory
-from capabilities.contract.asking import AskedCall, AskRule
+from capabilities.contract.approvals import AskedCall, AskRule
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import ApprovalRule, RoleMembership, Tool, Toolkit
 from capabilities.running.kinds.effective import effective_arguments
@@ -101,7 +101,7 @@ def would_ask(content: RuleContent) -> AskRule:
     return AskRule(content.name, content.when, content.tool_pattern, toolkit_tools=tools)
 
 
-def tools_meant_by(rule: AskRule) -> list[str]:
+def tools_matched_by(rule: AskRule) -> list[str]:
     """Names of the organisation's tools of which the rule means a call, whatever its arguments, agent and member. One
     query."""
     rows = Tool.objects.order_by("name").values_list("pk", "name", "category__name")

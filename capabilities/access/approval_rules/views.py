@@ -12,14 +12,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.access.approval_rules.forms import RuleForm
-from capabilities.access.approval_rules.queries import rule_or_404, rules_page, tools_meant_by, would_ask
+from capabilities.access.approval_rules.queries import rule_or_404, rules_page, tools_matched_by, would_ask
 from capabilities.access.approval_rules.words import in_words
 from capabilities.access.approval_rules.writes import RuleContent, create_rule, delete_rule, rule_content, update_rule
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import ApprovalRule
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
@@ -75,7 +75,7 @@ def _rule_page(request: MemberRequest, org: str, actor: Membership, rule: Approv
 
 
 def _preview(content: RuleContent) -> dict[str, Any]:
-    names = tools_meant_by(would_ask(content))
+    names = tools_matched_by(would_ask(content))
     return {"words": in_words(content), "tools": names[:NAMED], "count": len(names), "more": len(names) - NAMED}
 
 

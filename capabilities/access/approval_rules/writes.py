@@ -11,7 +11,7 @@ from capabilities.common.refused import ChangeRefused, is_slug, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import ChangeForbidden, configuration_write, require
 from capabilities.common.short_names import free_short_name
-from capabilities.contract.asking import MAX_HOURS, USUAL_HOURS
+from capabilities.contract.approvals import MAX_HOURS, USUAL_HOURS
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.models import Agent, ApprovalRule, AskWhen, Role, Toolkit
 from toolhub.tenants.audit.writes import record
@@ -56,7 +56,7 @@ COLUMNS = (
 
 def rule_content(rule: ApprovalRule) -> RuleContent:
     """Return the rule's content as it is stored. Reads its toolkit, role and agent."""
-    return RuleContent(**_told(rule))
+    return RuleContent(**_audited(rule))
 
 
 @configuration_write("name")
@@ -69,7 +69,7 @@ def create_rule(content: RuleContent, *, actor: Membership) -> ApprovalRule:
     rule = ApprovalRule(organisation_id=actor.organisation_id)
     _write(rule, content)
     _check_shadows_none(rule, actor)
-    record("approval_rule.create", rule, actor=actor, after=_told(rule))
+    record("approval_rule.create", rule, actor=actor, after=_audited(rule))
     touch_registry(rule.organisation_id)
     return rule
 
@@ -78,9 +78,9 @@ def create_rule(content: RuleContent, *, actor: Membership) -> ApprovalRule:
 def update_rule(rule: ApprovalRule, content: RuleContent, *, actor: Membership) -> ApprovalRule:
     """Raises as `create_rule` does; and ChangeForbidden for a rule that takes another person, but for its message."""
     require(actor, Right.POLICIES)
-    before, was_strict = _told(rule), _takes_another(rule)
+    before, was_strict = _audited(rule), _takes_another(rule)
     _write(rule, content)
-    after = _told(rule)
+    after = _audited(rule)
     if before == after:
         return rule
     if was_strict and any(before[name] != after[name] for name in before if name != "message"):
@@ -97,7 +97,7 @@ def delete_rule(rule: ApprovalRule, *, actor: Membership) -> None:
     require(actor, Right.POLICIES)
     if _takes_another(rule):
         _check_admin(actor)
-    record("approval_rule.delete", rule, actor=actor, before=_told(rule))
+    record("approval_rule.delete", rule, actor=actor, before=_audited(rule))
     rule.delete()
     touch_registry(actor.organisation_id)
 
@@ -181,7 +181,7 @@ def _check_admin(actor: Membership, field: str = "name", reason: str = "This rul
         raise ChangeForbidden(field, f"{reason} Only an admin may ask less of anybody. {ASK_AN_ADMIN}")
 
 
-def _told(rule: ApprovalRule) -> dict[str, Any]:
+def _audited(rule: ApprovalRule) -> dict[str, Any]:
     return {column: getattr(rule, column) for column in COLUMNS} | {
         "when": str(rule.when),
         "toolkit": rule.toolkit.name if rule.toolkit else "",

@@ -10,7 +10,7 @@ from django import forms
 from capabilities.access.grants.writes import MAX_REASON, GrantContent
 from capabilities.access.until import CHOICES, NEVER, UntilForm
 from capabilities.models import Category, Effect
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class GrantFilter(ListAddress):

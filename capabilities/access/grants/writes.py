@@ -65,7 +65,7 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
         expires_at=content.expires_at,
         created_by=actor,
     )
-    record("grant.give", grant, actor=actor, after=_told(grant))
+    record("grant.give", grant, actor=actor, after=_audited(grant))
     touch_registry(grant.organisation_id)
     return grant
 
@@ -79,14 +79,14 @@ def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, acto
     require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
     check_rank(actor, Membership.objects.filter(pk=grant.membership_id))
     _check_text(reason, expires_at if expires_at != grant.expires_at else None)
-    before = _told(grant)
+    before = _audited(grant)
     fields = ["reason", "expires_at"]
     if expires_at != grant.expires_at:
         grant.lapsed_at = None
         fields.append("lapsed_at")
     grant.reason, grant.expires_at = reason.strip(), expires_at
     grant.save(update_fields=fields)
-    after = _told(grant)
+    after = _audited(grant)
     if before != after:
         record("grant.update", grant, actor=actor, before=before, after=after)
         touch_registry(grant.organisation_id)
@@ -99,7 +99,7 @@ def revoke_grant(grant: Grant, *, actor: Membership) -> None:
     require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
     check_rank(actor, Membership.objects.filter(pk=grant.membership_id))
     if Grant.objects.filter(pk=grant.pk).delete()[0]:
-        record("grant.revoke", grant, actor=actor, before=_told(grant))
+        record("grant.revoke", grant, actor=actor, before=_audited(grant))
         touch_registry(actor.organisation_id)
 
 
@@ -122,7 +122,7 @@ def lapse_grant(grant_id: int) -> bool:
     if not over.update(lapsed_at=Now()):
         return False
     grant = Grant.objects.select_related("membership__user", "tool", "category").get(pk=grant_id)
-    record("grant.lapse", grant, actor=None, before=_told(grant))
+    record("grant.lapse", grant, actor=None, before=_audited(grant))
     touch_registry(grant.organisation_id)
     return True
 
@@ -156,7 +156,7 @@ def _check_text(reason: str, expires_at: datetime | None) -> None:
         raise ChangeRefused("expires_at", "This time has passed: a grant that has expired does nothing.")
 
 
-def _told(grant: Grant) -> dict[str, Any]:
+def _audited(grant: Grant) -> dict[str, Any]:
     return {
         "member": str(grant.membership.user.email),
         "effect": grant.effect,

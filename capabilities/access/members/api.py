@@ -92,7 +92,7 @@ class RegistryView(APIView):
         if cursor is None:
             matrix = {
                 "access": member.access,
-                "rights": rights_told(member),
+                "rights": rights_fields(member),
                 "roles": sorted(role.slug for role in roles_of_member(member)),
                 "categories": found.categories,
             }
@@ -105,7 +105,7 @@ class RegistryView(APIView):
         return Response(RegistryOut(body).data)
 
 
-def rights_told(member: Membership) -> list[dict[str, Any]]:
+def rights_fields(member: Membership) -> list[dict[str, Any]]:
     reaches = [(right, member.reach(right)) for right in Right]
     return [
         {"right": right.value, "categories": None if reach.covers("") else sorted(reach.categories)}

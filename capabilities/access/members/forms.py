@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django import forms
 
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class UsableFilter(ListAddress):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from capabilities.access.policies.catalogue import CatalogueTool
 from capabilities.access.policies.writes import PolicyContent
 from capabilities.choosing.pipeline.candidates import reach_of, toolkits_of
-from capabilities.contract.policy import Layer, PolicyTool, ToolRuling, filtered, unknown_patterns
+from capabilities.contract.policy import PolicyLayer, PolicyTool, ToolRuling, filtered, unknown_patterns
 from capabilities.models import Agent
 
 #: Tools that are named of all that are kept, and of all that are dropped.
@@ -59,7 +59,7 @@ def tools_of_agent(agent: Agent, at: int | None) -> list[CatalogueTool]:
 
 
 def effect_of(
-    tools: Sequence[PolicyTool], layers: Sequence[Layer], content: PolicyContent, catalogue: Sequence[PolicyTool]
+    tools: Sequence[PolicyTool], layers: Sequence[PolicyLayer], content: PolicyContent, catalogue: Sequence[PolicyTool]
 ) -> PolicyEffect:
     """Build the effect of `layers` on `tools`. No query. `content` is the layer that is being written: its patterns
     that name no tool of the catalogue are listed."""

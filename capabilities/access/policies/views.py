@@ -40,7 +40,7 @@ from capabilities.choosing.pipeline.policies import ORGANISATION_TITLE, profile_
 from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
 from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.policy import Layer, PolicyRules
+from capabilities.contract.policy import PolicyLayer, PolicyRules
 from capabilities.models import Agent, PolicyProfile, Provider
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership, Right
@@ -159,16 +159,16 @@ def _effect(
     return effect_of(tools, _layers(content, provider, look.chosen("of_provider")), content, catalogue)
 
 
-def _layers(content: PolicyContent, provider: Provider | None, other: str) -> list[Layer]:
+def _layers(content: PolicyContent, provider: Provider | None, other: str) -> list[PolicyLayer]:
     """The layer as it is typed, with the other one as it is stored."""
     stored = read_policies()
     rules = _rules(content)
     if provider is not None:
         before = [stored.organisation] if stored.organisation is not None else []
-        return [*before, Layer(provider_title(provider.name), rules)]
+        return [*before, PolicyLayer(provider_title(provider.name), rules)]
     key = Provider.objects.filter(slug=other).values_list("public_id", flat=True).first() if other else None
     behind = stored.providers.get(key) if key is not None else None
-    return [Layer(ORGANISATION_TITLE, rules), *([behind] if behind is not None else [])]
+    return [PolicyLayer(ORGANISATION_TITLE, rules), *([behind] if behind is not None else [])]
 
 
 def _rules(content: PolicyContent) -> PolicyRules:

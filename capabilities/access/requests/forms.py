@@ -10,7 +10,7 @@ from capabilities.access.grants.writes import MAX_REASON
 from capabilities.access.requests.writes import MAX_HOURS, RequestContent
 from capabilities.access.until import CHOICES, UntilForm, hours_until
 from capabilities.models import Category, GrantRequest
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class RequestsAddress(ListAddress):

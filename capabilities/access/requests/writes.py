@@ -62,7 +62,7 @@ def ask_for_grant(content: RequestContent, *, member: Membership) -> GrantReques
         field = "tool" if tool else "category"
         message = f"You have asked for {tool or category} already: that request waits for an answer."
         raise ChangeRefused(field, message, code="taken") from error
-    record("grant_request.ask", request, actor=member, after=_told(request))
+    record("grant_request.ask", request, actor=member, after=_audited(request))
     return request
 
 
@@ -72,9 +72,9 @@ def withdraw_request(request: GrantRequest, *, member: Membership) -> GrantReque
     if request.membership_id != member.pk:
         raise PermissionDenied("A request is taken back by whoever asked, and nobody else.")
     hold_organisation(member.organisation_id)
-    before = _told(request)
+    before = _audited(request)
     _settle(request, RequestStatus.WITHDRAWN)
-    record("grant_request.withdraw", request, actor=member, before=before, after=_told(request))
+    record("grant_request.withdraw", request, actor=member, before=before, after=_audited(request))
     return request
 
 
@@ -87,7 +87,7 @@ def grant_request(request: GrantRequest, *, hours: int, answer: str = "", actor:
     _check_decider(request, actor)
     _check_hours(hours)
     _check_text("answer", answer)
-    before = _told(request)
+    before = _audited(request)
     _settle(request, RequestStatus.GRANTED, decided_by=actor, answer=answer.strip())
     _check_no_deny(request)
     content = GrantContent(
@@ -100,7 +100,7 @@ def grant_request(request: GrantRequest, *, hours: int, answer: str = "", actor:
     )
     request.grant = give_grant(content, actor=actor)
     request.save(update_fields=["grant"])
-    after = _told(request) | {"granted_hours": hours, "grant": str(request.grant.public_id)}
+    after = _audited(request) | {"granted_hours": hours, "grant": str(request.grant.public_id)}
     record("grant_request.grant", request, actor=actor, before=before, after=after)
     return request
 
@@ -110,9 +110,9 @@ def refuse_request(request: GrantRequest, *, answer: str, actor: Membership) -> 
     """Say no, and why: whoever asked reads the answer. Refused (`conflict`) if it was decided meanwhile."""
     _check_decider(request, actor)
     _check_text("answer", answer, is_needed=True)
-    before = _told(request)
+    before = _audited(request)
     _settle(request, RequestStatus.REFUSED, decided_by=actor, answer=answer.strip())
-    record("grant_request.refuse", request, actor=actor, before=before, after=_told(request))
+    record("grant_request.refuse", request, actor=actor, before=before, after=_audited(request))
     return request
 
 
@@ -174,7 +174,7 @@ def _check_hours(hours: int) -> None:
         raise ChangeRefused("hours", f"Give 1 to {MAX_HOURS:,} hours.")
 
 
-def _told(request: GrantRequest) -> dict[str, Any]:
+def _audited(request: GrantRequest) -> dict[str, Any]:
     return {
         "member": str(request.membership.user.email),
         "tool": request.tool.name if request.tool else "",

@@ -59,7 +59,7 @@ def create_role(content: RoleContent, *, actor: Membership, given: Collection[Me
     role = Role(organisation_id=actor.organisation_id)
     _write(role, content)
     rules = _write_rules(role, content.rules or ())
-    record("role.create", role, actor=actor, after=_told(role) | {"rules": _lines(rules)})
+    record("role.create", role, actor=actor, after=_audited(role) | {"rules": _lines(rules)})
     touch_registry(role.organisation_id)
     if given:
         assign_role(role, given, actor=actor)
@@ -82,11 +82,11 @@ def update_role(
     """
     require(actor, Right.ROLES)
     hold_roles([role], stamp)
-    before = _told(role)
+    before = _audited(role)
     _write(role, content)
-    after = _told(role)
+    after = _audited(role)
     if content.rules is not None:
-        before["rules"] = rules_told(role)
+        before["rules"] = rules_as_text(role)
         after["rules"] = _lines(_write_rules(role, content.rules))
     if before != after:
         record("role.update", role, actor=actor, before=before, after=after)
@@ -129,7 +129,7 @@ def delete_role(role: Role, *, actor: Membership) -> int:
     check_rank(actor, Membership.objects.filter(role_memberships__role=role))
     check_no_rule("role", ApprovalRule.objects.filter(role=role))
     members = RoleMembership.objects.filter(role=role).count()
-    before = _told(role) | {"rules": rules_told(role), "members": members}
+    before = _audited(role) | {"rules": rules_as_text(role), "members": members}
     record("role.delete", role, actor=actor, before=before)
     role.delete()
     touch_registry(actor.organisation_id)
@@ -211,7 +211,7 @@ def hold_roles(roles: Iterable[Role], stamp: str | None) -> None:
         raise RolesChanged("A role has been changed in the meantime.")
 
 
-def rules_told(role: Role) -> list[str]:
+def rules_as_text(role: Role) -> list[str]:
     """The stored rules as the audit tells them. One query."""
     return _lines(rules_of(role))
 
@@ -313,5 +313,5 @@ def _categories_of(rules: Iterable[Rule]) -> set[str]:
     return found | {rule.category for rule in rules if rule.category}
 
 
-def _told(role: Role) -> dict[str, Any]:
+def _audited(role: Role) -> dict[str, Any]:
     return {"slug": role.slug, "name": role.name, "description": role.description, "mode": role.mode}

@@ -223,7 +223,7 @@ class AgentForm(CallsForm):
         self.fields["rooms"].queryset = Role.objects.order_by("name", "slug")  # type: ignore[attr-defined]
         for name in ("model", "fallback_model"):
             self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
-        self.say_what_blank_means("what the model says", resolve_model(agent.model) if agent else None)
+        self.explain_blank_fields("what the model says", resolve_model(agent.model) if agent else None)
         #: Ticked tools and toolkits: as posted, else as stored.
         if data is not None:
             self.own = in_places(data, "tools", MAX_OWN_TOOLS)

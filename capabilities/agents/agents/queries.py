@@ -78,7 +78,7 @@ class PickedToolkit:
 
 
 @dataclass(frozen=True)
-class ToolkitLine:
+class AgentToolkitRow:
     """One line of the toolkits on an agent's form. Without a place it comes last."""
 
     name: str
@@ -106,8 +106,8 @@ def toolkit_picker(rows: Sequence[PickedToolkit], search: Search) -> Picker:
         "toolkit",
         search,
         Toolkit.objects.count(),
-        [ToolkitLine(row.name, True, row.is_initial, row.place, *numbers.get(row.name, ())) for row in shown],
-        [ToolkitLine(name, False, False, None, *numbers[name]) for name in others[:SHOWN] if name in numbers],
+        [AgentToolkitRow(row.name, True, row.is_initial, row.place, *numbers.get(row.name, ())) for row in shown],
+        [AgentToolkitRow(name, False, False, None, *numbers[name]) for name in others[:SHOWN] if name in numbers],
         "capabilities/agents/agents/_agent_toolkit.html",
         "capabilities/agents/agents/_agent_toolkit.html",
         words="name or description",

@@ -132,7 +132,7 @@ def create_agent(content: AgentContent, *, actor: Membership) -> Agent:
     _write_toolkits(agent, content)
     _write_rooms(agent, content)
     _check_together(agent)
-    record("agent.create", agent, actor=actor, after=_told(agent))
+    record("agent.create", agent, actor=actor, after=_audited(agent))
     touch_registry(agent.organisation_id)
     return agent
 
@@ -145,12 +145,12 @@ def update_agent(agent: Agent, content: AgentContent, *, actor: Membership, stam
         list(Agent.objects.select_for_update().filter(pk=agent.pk).values_list("pk"))
         if agent_stamp(agent) != stamp:
             raise ChangedMeanwhile("The agent has been changed in the meantime.")
-    before = _told(agent)
+    before = _audited(agent)
     _write(agent, content)
     _write_tools(agent, content)
     _write_toolkits(agent, content)
     _write_rooms(agent, content)
-    after = _told(agent)
+    after = _audited(agent)
     if any(before[name] != after[name] for name in TOGETHER):
         _check_together(agent)
     if before != after:
@@ -166,7 +166,7 @@ def delete_agent(agent: Agent, *, actor: Membership) -> None:
     check_no_rule("agent", ApprovalRule.objects.filter(agent=agent))
     if is_used(agent):
         raise ChangeRefused("agent", f"Sessions use {agent}: switch it off instead.", code="in_use")
-    record("agent.delete", agent, actor=actor, before=_told(agent))
+    record("agent.delete", agent, actor=actor, before=_audited(agent))
     agent.delete()
     touch_registry(actor.organisation_id)
 
@@ -174,7 +174,7 @@ def delete_agent(agent: Agent, *, actor: Membership) -> None:
 def agent_stamp(agent: Agent) -> str:
     """Return a hash of the agent as it is stored; it differs after any change. Four queries."""
     stored = Agent.objects.select_related("model").filter(pk=agent.pk).first()
-    return sha256_hex(canonical_json(_told(stored) if stored is not None else None))
+    return sha256_hex(canonical_json(_audited(stored) if stored is not None else None))
 
 
 def is_used(agent: Agent) -> bool:
@@ -399,7 +399,7 @@ def _check_scope(agent: Agent) -> None:
         raise ChangeRefused("allowed_toolkits", f"They hold tools that {shared}: {listed(loaded)}.")
 
 
-def _told(agent: Agent) -> dict[str, Any]:
+def _audited(agent: Agent) -> dict[str, Any]:
     own, toolkits = _own_lines(agent), allowed_toolkits(agent)
     return {
         "slug": agent.slug,

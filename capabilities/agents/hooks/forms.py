@@ -29,7 +29,7 @@ from capabilities.contract.hooks import (
 )
 from capabilities.models import Agent, Hook, LanguageModel, Provider
 from toolhub.bounded_json import load_json
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}

@@ -34,7 +34,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.contract.runtime import pattern_of
 from capabilities.models import Agent, Provider, RuntimeLayer, Tool, ToolkitTool
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 from toolhub.tenants.rows.keyset import Keyset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 
 from capabilities.agents.sharing.queries import BROKEN, GOOD
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class FileFilter(ListAddress):

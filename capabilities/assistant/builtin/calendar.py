@@ -122,7 +122,7 @@ def calendar_add(
         time_zone=zone.key,
         **span.fields(),
     )
-    return _told(context, event)
+    return _with_overlaps(context, event)
 
 
 # Setting the same values a second time changes nothing, so a crash may be followed by another try.
@@ -150,7 +150,7 @@ def calendar_update(
     if repeat_until is not None:
         changes["repeat_until"] = _until(context, repeat_until, ZoneInfo(event.time_zone))
     change_event(context, event, **changes)
-    return _told(context, event)
+    return _with_overlaps(context, event)
 
 
 # No retry after a crash: the highest number is given again, so a repeat could remove a newer event.
@@ -278,7 +278,7 @@ def _first(event: CalendarEvent) -> Occurrence:
     return Occurrence(event, event.starts_at.astimezone(zone), event.ends_at.astimezone(zone))
 
 
-def _told(context: ToolContext, event: CalendarEvent) -> dict[str, Any]:
+def _with_overlaps(context: ToolContext, event: CalendarEvent) -> dict[str, Any]:
     """The event, and what it overlaps with: a repeated one on the days from its first one on."""
     first = _first(event)
     last = first.end if event.repeat == CalendarEvent.Repeat.NONE else first.end + timedelta(days=LOOK_AHEAD_DAYS)

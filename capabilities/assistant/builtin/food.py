@@ -37,7 +37,7 @@ CATEGORY = CategorySpec(
 LOG_LIMIT = 300
 SEARCH_LIMIT = 20
 
-Line = Annotated[str, Field(max_length=FOOD_TEXT), WITHOUT_NUL]
+ShortText = Annotated[str, Field(max_length=FOOD_TEXT), WITHOUT_NUL]
 Name = Annotated[str, Field(max_length=200), WITHOUT_NUL]
 Day = Annotated[str | None, Field(description="YYYY-MM-DD, or words such as yesterday; default today.", max_length=40)]
 
@@ -45,7 +45,7 @@ Day = Annotated[str | None, Field(description="YYYY-MM-DD, or words such as yest
 @tool(category="food", effect="write", human_format="Logging food: {food}")
 def food_log_add(
     context: ToolContext,
-    food: Annotated[Line, Field(description="What was eaten, with its amount.")],
+    food: Annotated[ShortText, Field(description="What was eaten, with its amount.")],
     kcal: Annotated[int | None, Field(description="If known.", ge=0, le=MOST_KCAL)] = None,
     meal: Literal["", "breakfast", "lunch", "dinner", "snack"] = "",
     date: Day = None,
@@ -80,7 +80,7 @@ def recipe_save(
     context: ToolContext,
     name: Annotated[Name, Field(description="A recipe of that name is replaced.")],
     ingredients: Annotated[
-        list[Line], Field(description="With amounts, one each.", min_length=1, max_length=INGREDIENTS)
+        list[ShortText], Field(description="With amounts, one each.", min_length=1, max_length=INGREDIENTS)
     ],
     steps: Annotated[str, Field(max_length=STEPS_TEXT), WITHOUT_NUL] = "",
     servings: Annotated[int | None, Field(ge=1, le=MOST_SERVINGS)] = None,

@@ -13,7 +13,7 @@ from capabilities.assistant.records.forms import RecordForm
 
 
 @dataclass(frozen=True)
-class Line:
+class RecordLine:
     """One row as a list shows it: its text, a line under it, short facts beside it, and whether it is done with."""
 
     text: str
@@ -62,7 +62,7 @@ class Kind:
     key: str = field(kw_only=True, default="number")
     #: Fields that a search looks in.
     searched: tuple[str, ...]
-    line: Callable[[Any], Line]
+    line: Callable[[Any], RecordLine]
     #: A row, and the body of a write, over REST; the same names as the form's fields and the writes' arguments.
     out: type[Serializer[Any]]
     body: type[Serializer[Any]] | None = None

@@ -28,7 +28,7 @@ from capabilities.assistant.models import (
     Task,
 )
 from capabilities.assistant.records import forms, serializers
-from capabilities.assistant.records.kind import Kind, Line, State, Switch
+from capabilities.assistant.records.kind import Kind, RecordLine, State, Switch
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
 
 #: Characters of a text that a line shows.
@@ -66,10 +66,10 @@ def _tasks(rows: QuerySet[Task]) -> QuerySet[Task]:
     return rows.annotate(due_or_last=Coalesce("due", NO_DATE))
 
 
-def _task(task: Task) -> Line:
+def _task(task: Task) -> RecordLine:
     facts = [f"due {day(task.due)}"] if task.due else []
     facts += [f"{task.get_priority_display()} priority"] if task.priority != Task.Priority.NORMAL else []
-    return Line(task.title, short(task.notes), tuple(facts), is_done=task.status == Task.Status.DONE)
+    return RecordLine(task.title, short(task.notes), tuple(facts), is_done=task.status == Task.Status.DONE)
 
 
 TASKS = Kind(
@@ -101,9 +101,9 @@ def _lists(rows: QuerySet[NamedList]) -> QuerySet[NamedList]:
     return rows.annotate(item_count=Count("items"), open_count=Count("items", filter=Q(items__checked_at=None)))
 
 
-def _list(row: Any) -> Line:
+def _list(row: Any) -> RecordLine:
     items = f"{row.item_count:,} item{'' if row.item_count == 1 else 's'}"
-    return Line(row.name, facts=(items, f"{row.open_count:,} open") if row.item_count else (items,))
+    return RecordLine(row.name, facts=(items, f"{row.open_count:,} open") if row.item_count else (items,))
 
 
 LISTS = Kind(
@@ -137,7 +137,7 @@ LIST_ITEMS = Kind(
     model=ListItem,
     order=("number",),
     searched=("text",),
-    line=lambda row: Line(row.text, is_done=row.is_checked),
+    line=lambda row: RecordLine(row.text, is_done=row.is_checked),
     joined=lambda rows: rows.select_related("list"),
     out=serializers.ListItemOut,
     body=serializers.ListItemIn,
@@ -150,8 +150,8 @@ LIST_ITEMS = Kind(
 )
 
 
-def _grocery(item: GroceryItem) -> Line:
-    return Line(item.name, facts=(f"{float(item.quantity):g} {item.unit}".strip(),), is_done=item.is_bought)
+def _grocery(item: GroceryItem) -> RecordLine:
+    return RecordLine(item.name, facts=(f"{float(item.quantity):g} {item.unit}".strip(),), is_done=item.is_bought)
 
 
 GROCERIES = Kind(
@@ -188,7 +188,7 @@ SCRATCHPAD = Kind(
     order=("public_id",),
     key="pk",
     searched=("text",),
-    line=lambda row: Line("Your scratchpad", short(row.text), (f"{len(row.text):,} characters",)),
+    line=lambda row: RecordLine("Your scratchpad", short(row.text), (f"{len(row.text):,} characters",)),
     out=serializers.ScratchpadOut,
     body=serializers.PageIn,
     form=forms.PageForm,
@@ -207,7 +207,7 @@ AGENT_NOTES = Kind(
     key="pk",
     searched=("text",),
     joined=lambda rows: rows.select_related("agent"),
-    line=lambda row: Line(str(row), short(row.text), (f"{len(row.text):,} characters",)),
+    line=lambda row: RecordLine(str(row), short(row.text), (f"{len(row.text):,} characters",)),
     out=serializers.AgentNoteOut,
     body=serializers.PageIn,
     form=forms.PageForm,
@@ -219,8 +219,8 @@ def _journals(rows: QuerySet[Journal]) -> QuerySet[Journal]:
     return rows.annotate(entry_count=Count("entries"))
 
 
-def _journal(row: Any) -> Line:
-    return Line(row.name, facts=(f"{row.entry_count:,} entr{'y' if row.entry_count == 1 else 'ies'}",))
+def _journal(row: Any) -> RecordLine:
+    return RecordLine(row.name, facts=(f"{row.entry_count:,} entr{'y' if row.entry_count == 1 else 'ies'}",))
 
 
 JOURNALS = Kind(
@@ -246,9 +246,9 @@ JOURNALS = Kind(
 )
 
 
-def _entry(entry: JournalEntry) -> Line:
+def _entry(entry: JournalEntry) -> RecordLine:
     facts = (day(entry.date),) + (("hidden from agents",) if entry.is_hidden else ())
-    return Line(entry.title or short(entry.text), short(entry.text) if entry.title else "", facts)
+    return RecordLine(entry.title or short(entry.text), short(entry.text) if entry.title else "", facts)
 
 
 JOURNAL_ENTRIES = Kind(
@@ -276,14 +276,14 @@ JOURNAL_ENTRIES = Kind(
 # -- Calendar, people, memories, messages -----------------------------------------------------------------------------
 
 
-def _event(event: CalendarEvent) -> Line:
+def _event(event: CalendarEvent) -> RecordLine:
     zone = ZoneInfo(event.time_zone)
     start = event.starts_at.astimezone(zone)
     last = (event.ends_at - timedelta(minutes=1)).astimezone(zone)
     when = day(start) if event.is_all_day else f"{day(start)}, {start:%H:%M} {event.time_zone}"
     facts = [f"{when} to {day(last)}" if event.is_all_day and event.days > 1 else when]
     facts += [event.get_repeat_display()] if event.repeat != CalendarEvent.Repeat.NONE else []
-    return Line(event.title, short(" · ".join(filter(None, (event.place, event.notes)))), tuple(facts))
+    return RecordLine(event.title, short(" · ".join(filter(None, (event.place, event.notes)))), tuple(facts))
 
 
 EVENTS = Kind(
@@ -305,9 +305,9 @@ EVENTS = Kind(
 )
 
 
-def _person(person: Person) -> Line:
+def _person(person: Person) -> RecordLine:
     facts = (person.email, person.phone, f"born {person.birthday}" if person.birthday else "")
-    return Line(person.name, short(person.notes), tuple(filter(None, facts)))
+    return RecordLine(person.name, short(person.notes), tuple(filter(None, facts)))
 
 
 PEOPLE = Kind(
@@ -337,7 +337,7 @@ MEMORIES = Kind(
     model=Memory,
     order=("-number",),
     searched=("text",),
-    line=lambda row: Line(short(row.text), facts=(f"since {day(row.created_at.date())}",)),
+    line=lambda row: RecordLine(short(row.text), facts=(f"since {day(row.created_at.date())}",)),
     out=serializers.MemoryOut,
     body=serializers.MemoryIn,
     form=forms.MemoryForm,
@@ -346,9 +346,9 @@ MEMORIES = Kind(
 )
 
 
-def _message(message: Message) -> Line:
+def _message(message: Message) -> RecordLine:
     facts = (day(message.created_at.date()),) + (() if message.read_at else ("unread",))
-    return Line(f"From {message.sender_name}", short(message.text), facts)
+    return RecordLine(f"From {message.sender_name}", short(message.text), facts)
 
 
 MESSAGES = Kind(
@@ -369,9 +369,9 @@ MESSAGES = Kind(
 # -- Food, recipes, places --------------------------------------------------------------------------------------------
 
 
-def _food(entry: FoodEntry) -> Line:
+def _food(entry: FoodEntry) -> RecordLine:
     facts = (day(entry.date), entry.meal, f"{entry.kcal:,} kcal" if entry.kcal is not None else "")
-    return Line(entry.food, facts=tuple(filter(None, facts)))
+    return RecordLine(entry.food, facts=tuple(filter(None, facts)))
 
 
 FOOD = Kind(
@@ -393,9 +393,9 @@ FOOD = Kind(
 )
 
 
-def _recipe(recipe: Recipe) -> Line:
+def _recipe(recipe: Recipe) -> RecordLine:
     facts = (f"for {recipe.servings}",) if recipe.servings else ()
-    return Line(recipe.name, short(", ".join(recipe.ingredients.splitlines())), facts)
+    return RecordLine(recipe.name, short(", ".join(recipe.ingredients.splitlines())), facts)
 
 
 RECIPES = Kind(
@@ -427,7 +427,7 @@ PLACES = Kind(
     order=("key",),
     key="key",
     searched=("name", "address"),
-    line=lambda row: Line(row.name, row.address, (f"{row.latitude:g}, {row.longitude:g}",)),
+    line=lambda row: RecordLine(row.name, row.address, (f"{row.latitude:g}, {row.longitude:g}",)),
     out=serializers.PlaceOut,
     body=serializers.PlaceIn,
     form=forms.PlaceForm,

@@ -20,7 +20,7 @@ from capabilities.assistant.records.own import owner_of, remove_row
 from capabilities.assistant.records.queries import count_rows, matching, row_or_404, rows_of
 from capabilities.contract.context import ToolError
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.pages import signed_in
 from toolhub.tenants.rows.keyset import Keyset

@@ -11,7 +11,7 @@ from capabilities.catalogue.categories.writes import MAX_KEYWORDS, CategoryConte
 from capabilities.common.names_field import ShortNameField
 from capabilities.common.short_names import CATEGORY_NAME
 from capabilities.models import Category
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class CategoryFilter(ListAddress):

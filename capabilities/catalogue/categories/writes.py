@@ -43,7 +43,7 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
     check_name_free(Category.objects.all(), "a category", name)
     category = Category(organisation_id=actor.organisation_id, name=name)
     _write(category, content)
-    record("category.create", category, actor=actor, after={"name": name} | _told(category))
+    record("category.create", category, actor=actor, after={"name": name} | _audited(category))
     touch_registry(category.organisation_id)
     return category
 
@@ -53,9 +53,9 @@ def update_category(category: Category, content: CategoryContent, *, actor: Memb
     """Change a category. A right limited to the category is enough for its words; whether it is core is for the whole
     right."""
     require(actor, Right.CATALOGUE, [category.name] if content.is_core == category.is_core else [])
-    before = _told(category)
+    before = _audited(category)
     _write(category, content)
-    after = _told(category)
+    after = _audited(category)
     if before != after:
         record("category.update", category, actor=actor, before=before, after=after)
         touch_registry(category.organisation_id)
@@ -69,7 +69,7 @@ def delete_category(category: Category, *, actor: Membership) -> None:
     if Tool.objects.filter(category=category).exists():
         raise ChangeRefused("category", f"Tools are in {category}: move them first.", code="in_use")
     check_rank(actor, Membership.objects.filter(Q(grants__category=category) | Q(grant_requests__category=category)))
-    record("category.delete", category, actor=actor, before={"name": category.name} | _told(category))
+    record("category.delete", category, actor=actor, before={"name": category.name} | _audited(category))
     category.delete()
     touch_registry(actor.organisation_id)
 
@@ -171,7 +171,7 @@ def _write(category: Category, content: CategoryContent) -> None:
     category.save()
 
 
-def _told(category: Category) -> dict[str, Any]:
+def _audited(category: Category) -> dict[str, Any]:
     return {
         "title": category.title,
         "description": category.description,

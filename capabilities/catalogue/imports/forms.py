@@ -14,7 +14,7 @@ from capabilities.catalogue.tools.recipients.forms import RecipientsForm
 from capabilities.contract.openapi.part import MAX_TEXT, Part
 from capabilities.contract.warnings import TITLES
 from capabilities.models import Category, ImportedStatus, ImportSource, ImportStatus, StoredCredential
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 STATUSES = [("waiting", "Waiting for a decision"), *ImportedStatus.choices, ("collision", "Name was taken")]
 EFFECT_TITLES = {

@@ -342,7 +342,7 @@ def says_all_the_same(version: ToolVersion, content: Definition) -> bool:
     return all(canonical_json(getattr(version, each)) == canonical_json(getattr(content, each)) for each in IN_FILES)
 
 
-def said_before(tool_import: ToolImport) -> dict[int, SourceContent]:
+def definitions_of_last_reading(tool_import: ToolImport) -> dict[int, SourceContent]:
     """Return the content that the same source gave its tools when they were accepted last, by the tool's key; nothing
     for those whose version was rejected or is a draft. One query."""
     earlier = _readings(tool_import).exclude(pk=tool_import.pk)

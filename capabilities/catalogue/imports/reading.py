@@ -16,13 +16,13 @@ from capabilities.catalogue.imports.matching import (
     content_of,
     content_of_row,
     contents_at_source,
+    definitions_of_last_reading,
     dismissed_before,
     effect_kept,
     kind_of,
     known_tools,
     next_of,
     prefix_of,
-    said_before,
     says_all_the_same,
     says_the_same,
     speaks_of,
@@ -225,7 +225,7 @@ def _match(rows: Sequence[ImportedTool], own: dict[str, Tool], tool_import: Tool
     versions = versions_at_hand(own.values())
     # People may have written other words into a server's tool: it is the server's that are compared.
     accepted = contents_at_source(own.values()) if tool_import.server_id is not None else {}
-    before = said_before(tool_import) if any(row.more for row in rows) else {}
+    before = definitions_of_last_reading(tool_import) if any(row.more for row in rows) else {}
     for row in rows:
         if row.status != ImportedStatus.NEW or row.tool is None:
             continue

@@ -290,13 +290,13 @@ def _decide(
         )
 
     if to.is_nobody:
-        return accepted_told(write())
+        return accepted_text(write())
     waiting = sorted(str(key) for key in rows.filter(status__in=UNDECIDED).values_list("public_id", flat=True))
     done = saved_or_shown(request, write, to, actor=member, state=[digest([tool_import.base_url, waiting])])
-    return done if isinstance(done, Preview) else accepted_told(done)
+    return done if isinstance(done, Preview) else accepted_text(done)
 
 
-def accepted_told(accepted: Accepted) -> str:
+def accepted_text(accepted: Accepted) -> str:
     """Return the outcome of accepted definitions, in sentences."""
     parts = [
         (len(accepted.created), "new tool"),

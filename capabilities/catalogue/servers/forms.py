@@ -12,7 +12,7 @@ from capabilities.catalogue.servers.writes import MAX_URL, ServerContent, server
 from capabilities.models import McpServer, StoredCredential, Transport
 from capabilities.running.mcp_client.limits import CONNECT_SECONDS, MOST_CONNECT_SECONDS
 from capabilities.running.mcp_client.protocol import VERSIONS
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 

@@ -119,7 +119,7 @@ def imports_of_server(server: McpServer) -> Sequence[ToolImport]:
     return list(rows.order_by("-pk")[:IMPORTS_SHOWN])
 
 
-def removal_told(server: McpServer) -> str:
+def removal_text(server: McpServer) -> str:
     """Return the effects of the server's removal, in sentences. Two queries, one where it has no tools."""
     tools = Tool.objects.filter(server=server, current_version__isnull=False)
     count = tools.count()
@@ -160,7 +160,7 @@ def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
     return counts
 
 
-def refused_told(member: Membership) -> tuple[int, str]:
+def refused_tools_notice(member: Membership) -> tuple[int, str]:
     """Return the number of tools that a model's provider refuses, and a sentence that says so; for those who look after
     the catalogue. One query, none for others."""
     if not member.reach(Right.CATALOGUE):
@@ -171,10 +171,10 @@ def refused_told(member: Membership) -> tuple[int, str]:
     return count, f"{count:,} tool{' is' if count == 1 else 's are'} refused by a model’s provider"
 
 
-def servers_told(member: Membership) -> tuple[int, str]:
+def servers_notice(member: Membership) -> tuple[int, str]:
     """Return the number of tools of servers that are kept back until somebody decides and of imports of servers that
     wait for review, and a sentence that says so; for those who see servers. One query, none for others, and none behind
-    `refused_told`."""
+    `refused_tools_notice`."""
     if not member.reach(Right.CATALOGUE):
         return 0, ""
     tools, reviews, _ = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)

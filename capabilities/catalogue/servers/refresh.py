@@ -33,7 +33,7 @@ from capabilities.catalogue.imports.matching import (
     tools_of_server,
 )
 from capabilities.catalogue.imports.reading import store_found
-from capabilities.catalogue.servers.asking import LIST_SECONDS, ServerNotRead, ask_for_tools, reader_of
+from capabilities.catalogue.servers.tool_lists import LIST_SECONDS, ServerNotRead, ask_for_tools, reader_of
 from capabilities.catalogue.tools.writes import Definition, ToolRefused, write_versions
 from capabilities.common.confined import ConfinedError
 from capabilities.common.moments import from_now

@@ -12,7 +12,7 @@ from capabilities.catalogue.servers.forms import ServerForm, ServersAddress
 from capabilities.catalogue.servers.queries import (
     imports_of_server,
     offered_tools,
-    removal_told,
+    removal_text,
     server_numbers,
     server_or_404,
     servers_page,
@@ -31,7 +31,7 @@ from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import McpServer
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 
@@ -106,7 +106,7 @@ def server_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "may_decide": bool(member.reach(Right.APPROVE_CODE)),
         "offered_count": len(offered_tools(server)) if server.kept_back_count else 0,  # type: ignore[attr-defined]
         "is_listening": server.listening_until is not None and server.listening_until > timezone.now(),
-        "consequence": removal_told(server) if may_save else "",
+        "consequence": removal_text(server) if may_save else "",
     }
     return render(request, "capabilities/catalogue/servers/server_detail.html", context)
 

@@ -33,9 +33,9 @@ from capabilities.models import (
 )
 from capabilities.running.egress import Purpose, origin_of
 from capabilities.running.egress.web_addresses import check_web_address
-from capabilities.running.mcp_client.addresses import StdioEntry
 from capabilities.running.mcp_client.limits import CONNECT_SECONDS, MOST_CONNECT_SECONDS
 from capabilities.running.mcp_client.protocol import VERSIONS
+from capabilities.running.mcp_client.server_addresses import StdioEntry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Organisation, Right
 
@@ -130,7 +130,7 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
     if was_enabled != server.is_enabled:
         server.off_by_admin = not server.is_enabled and actor.has_access(Access.ADMIN)
     if moved:
-        forget_what_it_said(server)
+        forget_listing(server)
     elif server.is_enabled and not was_enabled and server.refreshed_at is not None:
         server.refresh_at = Now()
     server.save()
@@ -202,7 +202,7 @@ def use_as_offered(server: McpServer, names: Collection[str], *, actor: Membersh
     return len(kept_back)
 
 
-def forget_what_it_said(server: McpServer) -> None:
+def forget_listing(server: McpServer) -> None:
     """Forget, before it is saved, what was read of it: it is not true of where it leads now, so it is read again at
     once."""
     server.protocol, server.instructions, server.list_sha256, server.error = "", "", "", ""

@@ -6,7 +6,7 @@ from django import forms
 
 from capabilities.catalogue.tools.writes import MAX_INSTRUCTIONS
 from capabilities.models import ToolKind
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class CatalogueFilter(ListAddress):

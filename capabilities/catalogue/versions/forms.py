@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 
 from capabilities.catalogue.versions.writes import MAX_REASON
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class VersionsAddress(ListAddress):

@@ -15,7 +15,7 @@ from capabilities.catalogue.versions.rules import may_decide
 from capabilities.common import confined
 from capabilities.common.visible import marked
 from capabilities.contract.context import ToolError
-from capabilities.contract.versions import Line, Piece, SchemaChange, is_breaking
+from capabilities.contract.versions import DiffLine, Piece, SchemaChange, is_breaking
 from capabilities.models import HelperVersion, Tool, ToolVersion, VersionStatus
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
@@ -139,7 +139,7 @@ class Lines:
     """The lines of one text that differ, with some around them."""
 
     title: str
-    lines: Sequence[tuple[Line, SafeString]]
+    lines: Sequence[tuple[DiffLine, SafeString]]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def difference_between(first: ToolVersion, second: ToolVersion, *, with_code: bo
         second,
         [_words(WORD_TITLES[name], [Piece(**each) for each in pieces]) for name, pieces in found["words"].items()],
         [SchemaChange(**each) for each in found["schema"]],
-        [shown_lines(name, [Line(**each) for each in lines]) for name, lines in found["lines"].items()],
+        [shown_lines(name, [DiffLine(**each) for each in lines]) for name, lines in found["lines"].items()],
         knobs,
         as_json=found,
     )
@@ -205,7 +205,7 @@ def _words(title: str, pieces: Sequence[Piece]) -> Words:
     return Words(title, [(piece.side, marked(piece.text)) for piece in pieces])
 
 
-def shown_lines(title: str, lines: Sequence[Line]) -> Lines:
+def shown_lines(title: str, lines: Sequence[DiffLine]) -> Lines:
     """Return the lines for a template: characters that cannot be seen are written as escapes."""
     return Lines(title, [(line, marked(line.text)) for line in lines])
 

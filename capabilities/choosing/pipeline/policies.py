@@ -8,7 +8,15 @@ from uuid import UUID
 
 from capabilities.choosing.pipeline.permissions import MemberPermissions
 from capabilities.common.memory import Memory
-from capabilities.contract.policy import Layer, PolicyRules, PolicyTool, Profile, ToolRuling, profile_from, rules_from
+from capabilities.contract.policy import (
+    PolicyLayer,
+    PolicyRules,
+    PolicyTool,
+    Profile,
+    ToolRuling,
+    profile_from,
+    rules_from,
+)
 from capabilities.models import Policy, PolicyProfile
 from toolhub.tenants.rows.scope import current_scope
 
@@ -19,10 +27,10 @@ ORGANISATION_TITLE = "the organisation’s policy"
 class Policies:
     """All layers of an organisation, ready to be asked. `providers` is by their public id."""
 
-    organisation: Layer | None = None
-    providers: Mapping[UUID, Layer] = field(default_factory=dict)
+    organisation: PolicyLayer | None = None
+    providers: Mapping[UUID, PolicyLayer] = field(default_factory=dict)
 
-    def layers_for(self, provider: UUID | None) -> list[Layer]:
+    def layers_for(self, provider: UUID | None) -> list[PolicyLayer]:
         """Return the layers in the order in which they are asked: what the first keeps, the second gets."""
         of_provider = self.providers.get(provider) if provider is not None else None
         return [each for each in (self.organisation, of_provider) if each is not None]
@@ -62,12 +70,12 @@ def policies_at(version: int) -> Policies:
 def read_policies() -> Policies:
     """Read the policies as they are stored now. One query."""
     rows = Policy.objects.select_related("profile", "provider").defer("provider__api_key")
-    organisation, providers = None, dict[UUID, Layer]()
+    organisation, providers = None, dict[UUID, PolicyLayer]()
     for row in rows:
         if row.provider is None:
-            organisation = Layer(ORGANISATION_TITLE, rules_of(row))
+            organisation = PolicyLayer(ORGANISATION_TITLE, rules_of(row))
         else:
-            providers[row.provider.public_id] = Layer(provider_title(row.provider.name), rules_of(row))
+            providers[row.provider.public_id] = PolicyLayer(provider_title(row.provider.name), rules_of(row))
     return Policies(organisation, providers)
 
 

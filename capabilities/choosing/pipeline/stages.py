@@ -23,7 +23,7 @@ from capabilities.choosing.pipeline.runtime_layers import Layers, in_force
 from capabilities.common.tokens import O200K
 from capabilities.contract.envelope import NO_OVERRIDES
 from capabilities.contract.loading import CREATE_TOOL, READ_RESULT
-from capabilities.contract.policy import Layer
+from capabilities.contract.policy import PolicyLayer
 from capabilities.contract.spec import ToolSpec
 from capabilities.contract.tool_size import KNOB, LEAST, why_too_large
 from capabilities.contract.wire import SEARCH, sha256_hex
@@ -318,15 +318,17 @@ def permitted(situation: Situation, candidates: Sequence[Candidate]) -> list[Ver
 
 def policy(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """Verdicts of the organisation's policy; empty where there is none."""
-    return _said_by("policy", situation.policies.organisation, candidates)
+    return _layer_verdicts("policy", situation.policies.organisation, candidates)
 
 
 def provider_policy(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
     """Verdicts of the policy of the model's provider; empty where there is none."""
-    return _said_by("provider_policy", situation.policies.providers.get(situation.model.provider.public_id), candidates)
+    return _layer_verdicts(
+        "provider_policy", situation.policies.providers.get(situation.model.provider.public_id), candidates
+    )
 
 
-def _said_by(stage: str, layer: Layer | None, candidates: Sequence[Candidate]) -> list[Verdict]:
+def _layer_verdicts(stage: str, layer: PolicyLayer | None, candidates: Sequence[Candidate]) -> list[Verdict]:
     if layer is None:
         return []
     found = [(each.spec.name, layer.rules.ruling(each.spec)) for each in candidates]

@@ -148,7 +148,7 @@ class _Operation:
             said = self._request(entry, path, item, method.upper(), operation)
         except (OperationRefused, ImplementationRefused, SchemaRefused) as error:
             return entry | {"refused": str(error)}
-        said = [*self._said(operation, entry["annotations"].get("security", [])), *said]
+        said = [*self._remarks(operation, entry["annotations"].get("security", [])), *said]
         if effect.why:
             said.insert(0, DefinitionWarning("effect_unclear", effect.why))
         if cut:
@@ -201,7 +201,7 @@ class _Operation:
             )
         return said
 
-    def _said(self, operation: Mapping[str, Any], security: list[str]) -> Iterator[DefinitionWarning]:
+    def _remarks(self, operation: Mapping[str, Any], security: list[str]) -> Iterator[DefinitionWarning]:
         if operation.get("deprecated") is True:
             yield DefinitionWarning("deprecated", "Its document calls it deprecated.")
         if security:

@@ -103,7 +103,7 @@ class _Renderer:
         whole["properties"] = properties
         if required:
             whole["required"] = list(dict.fromkeys(required))
-        return _told(whole, *words)
+        return _described(whole, *words)
 
     def _branches(self, schema: Schema, key: str) -> list[Schema]:
         """Return the schemas that it combines under this key, each without combinations itself. `$ref` counts as one of
@@ -225,7 +225,7 @@ class _Renderer:
         if not self.rules.any_of_alone:
             return {**rest, "anyOf": branches}
         words = str(rest.get("description", ""))
-        return {"anyOf": [_told(each, before=words) if words else each for each in branches]}
+        return {"anyOf": [_described(each, before=words) if words else each for each in branches]}
 
     def _typed(self, told: Schema) -> Schema:
         """Return the schema with a type, where the vendor wants one in every schema."""
@@ -292,7 +292,7 @@ class _Renderer:
             return
         names = sent_names(properties)
         told["properties"] = {
-            names[name]: each if names[name] == name else _told(each, before=f"{name}:")
+            names[name]: each if names[name] == name else _described(each, before=f"{name}:")
             for name, each in properties.items()
         }
         required = list(dict.fromkeys(names[name] for name in _names(told.get("required")) if name in names))
@@ -332,7 +332,7 @@ def _merge(told: Schema, other: Schema) -> None:
             told.setdefault(key, value)
 
 
-def _told(schema: Schema, *words: str, before: str = "") -> Schema:
+def _described(schema: Schema, *words: str, before: str = "") -> Schema:
     """The schema with more in its description."""
     told = [before, str(schema.get("description", "")), *words]
     description = " ".join(each for each in told if each)

@@ -23,7 +23,7 @@ from capabilities.language_models.prices.queries import (
 )
 from capabilities.language_models.prices.writes import MAX_PRICES, PriceContent, add_price, remove_price
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 

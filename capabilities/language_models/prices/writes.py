@@ -65,7 +65,7 @@ def add_price(model: LanguageModel, content: PriceContent, *, actor: Membership)
     _check(content)
     fields = asdict(content) | {"valid_from": begins, "note": content.note.strip()}
     price = ModelPrice.objects.create(organisation_id=model.organisation_id, model=model, created_by=actor, **fields)
-    record("price.create", price, actor=actor, after=_told(price))
+    record("price.create", price, actor=actor, after=_audited(price))
     touch_registry(model.organisation_id)
     return price
 
@@ -78,7 +78,7 @@ def remove_price(price: ModelPrice, *, actor: Membership) -> None:
         raise ChangeRefused(
             "price", "This price has begun, and what was called cost so much. Add one that replaces it.", code="in_use"
         )
-    record("price.delete", price, actor=actor, before=_told(price))
+    record("price.delete", price, actor=actor, before=_audited(price))
     price.delete()
     touch_registry(actor.organisation_id)
 
@@ -119,7 +119,7 @@ def _check_price(name: str, price: Decimal | None) -> None:
         raise ChangeRefused(name, f"Give at most {DECIMALS} digits behind the point.")
 
 
-def _told(price: ModelPrice) -> dict[str, Any]:
+def _audited(price: ModelPrice) -> dict[str, Any]:
     """Return the fields of the price for the audit, and its model."""
     told: dict[str, Any] = {"model": str(price.model), "valid_from": price.valid_from.isoformat()}
     if price.is_public:

@@ -72,7 +72,7 @@ class CallsForm(forms.Form):
     def calls(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in KNOBS}
 
-    def say_what_blank_means(self, whose: str, model: ResolvedModel | None) -> None:
+    def explain_blank_fields(self, whose: str, model: ResolvedModel | None) -> None:
         """Beside each field what counts where it is blank; `model` is what that is now."""
         effort = (model.reasoning_effort or "not sent") if model else ""
         temperature = ("not sent" if model.temperature is None else f"{model.temperature:g}") if model else ""
@@ -307,7 +307,7 @@ class ModelForm(CallsForm):
             ("", f"As the provider says, now {of_provider}"),
             *DIALECT_SETTINGS,
         ]
-        self._say_defaults(model)
+        self._show_defaults(model)
         others = Agent.objects.for_display()
         self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
 
@@ -322,8 +322,8 @@ class ModelForm(CallsForm):
             **self.calls(),
         )
 
-    def _say_defaults(self, model: LanguageModel | None) -> None:
-        self.say_what_blank_means("not sent; the vendor’s default applies", None)
+    def _show_defaults(self, model: LanguageModel | None) -> None:
+        self.explain_blank_fields("not sent; the vendor’s default applies", None)
         now = f"{default_output(model.context_window):,}" if model else ""
         self.fields["max_output_tokens"].help_text = (
             "What the model thinks counts too. At most half of the context window. "

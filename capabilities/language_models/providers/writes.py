@@ -90,7 +90,7 @@ def save_provider(
     is_new = provider is None
     if provider is None:
         provider = Provider(organisation_id=actor.organisation_id, api_key="")
-    before = {} if is_new else _told(provider)
+    before = {} if is_new else _audited(provider)
     moved = not is_new and provider.base_url != content.base_url
     slug = content.slug or provider.slug or free_short_name(Provider.objects.all(), "slug", content.name)
     _check_slug(provider, slug)
@@ -100,7 +100,7 @@ def save_provider(
         )
     provider.slug = slug
     _write(provider, content)
-    after = _told(provider)
+    after = _audited(provider)
     if before != after or content.api_key is not None:  # else what was tested is as it was
         ConnectionTest.objects.filter(Q(language_model__provider=provider) | Q(provider=provider)).delete()
     if content.api_key is not None:
@@ -122,13 +122,13 @@ def save_provider(
 def delete_provider(provider: Provider, *, actor: Membership) -> None:
     """Delete a provider with its models and its key. Raises ChangeRefused while agents use one of them."""
     require(actor, Right.PROVIDERS)
-    users = _agents_told(Q(model__provider=provider) | Q(fallback_model__provider=provider))
+    users = _agents_text(Q(model__provider=provider) | Q(fallback_model__provider=provider))
     if users:
         raise ProviderRefused(
             "provider", f"{users} would have no model: choose another model there first.", code="in_use"
         )
     models = list(LanguageModel.objects.filter(provider=provider).order_by("pk").values_list("name", flat=True))
-    record("provider.delete", provider, actor=actor, before=_told(provider) | {"models": models})
+    record("provider.delete", provider, actor=actor, before=_audited(provider) | {"models": models})
     provider.delete()
     touch_registry(actor.organisation_id)
 
@@ -153,13 +153,13 @@ def save_model(
     twins = LanguageModel.objects.filter(provider=provider, name=content.name)
     if twins.exclude(pk=model.pk).exists():
         raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
-    before = {} if is_new else _model_told(model)
+    before = {} if is_new else _model_fields(model)
     renamed = not is_new and model.name != content.name
     for each in fields(content):
         setattr(model, each.name, getattr(content, each.name))
     # Never what a worker writes of it meanwhile: what was learned.
     model.save(update_fields=None if is_new else [each.name for each in fields(content)])
-    after = _model_told(model)
+    after = _model_fields(model)
     if before != after:  # else what was tested is as it was: who uses it is no part of that
         ConnectionTest.objects.filter(language_model=model).delete()
     if renamed:
@@ -177,10 +177,10 @@ def save_model(
 def delete_model(model: LanguageModel, *, actor: Membership) -> None:
     """Raises ChangeRefused while agents use it."""
     require(actor, Right.PROVIDERS)
-    users = _agents_told(Q(model=model) | Q(fallback_model=model))
+    users = _agents_text(Q(model=model) | Q(fallback_model=model))
     if users:
         raise ProviderRefused("model", f"{users} would have no model: choose another model there first.", code="in_use")
-    record("model.delete", model, actor=actor, before=_model_told(model))
+    record("model.delete", model, actor=actor, before=_model_fields(model))
     model.delete()
     touch_registry(actor.organisation_id)
 
@@ -258,7 +258,7 @@ def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None
     touch_registry(agent.organisation_id)
 
 
-def _agents_told(users: Q) -> str:
+def _agents_text(users: Q) -> str:
     """The first few names of these agents, as the beginning of a sentence; empty where there are none."""
     names = list(Agent.objects.filter(users).order_by("name").values_list("name", flat=True)[:4])
     return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
@@ -273,7 +273,7 @@ def _moves(old: str, new: str) -> bool:
     return bool(new) and urlsplit(old)[:2] != urlsplit(new)[:2]
 
 
-def _told(provider: Provider) -> dict[str, Any]:
+def _audited(provider: Provider) -> dict[str, Any]:
     """Return the provider's fields for the audit: everything but the key."""
     return {
         "slug": provider.slug,
@@ -288,7 +288,7 @@ def _told(provider: Provider) -> dict[str, Any]:
     }
 
 
-def _model_told(model: LanguageModel) -> dict[str, Any]:
+def _model_fields(model: LanguageModel) -> dict[str, Any]:
     return {
         "provider": model.provider.slug,
         "name": model.name,

@@ -53,7 +53,7 @@ class Command(BaseCommand):
                 install_builtin(organisation)
                 add_new_starters(organisation)
                 use_provider_of_environment(organisation)
-                self._tell_left_behind(organisation, move=options["offline"])
+                self._print_left_behind(organisation, move=options["offline"])
         if not Organisation.objects.exists():
             self._make_first()
         self._apply_agents_file()
@@ -78,7 +78,7 @@ class Command(BaseCommand):
         except CommandError as error:
             self.stderr.write(str(error))
 
-    def _tell_left_behind(self, organisation: Organisation, *, move: bool) -> None:
+    def _print_left_behind(self, organisation: Organisation, *, move: bool) -> None:
         if move:
             moved = back_to_offline_model(actor=None)
             self.stdout.write(f"  {organisation}: {len(moved)} agent(s) use the offline model again.")

@@ -8,7 +8,7 @@ from django import forms
 
 from capabilities.models import CredentialKind, CredentialScope, StoredCredential
 from capabilities.running.credentials.writes import LABELS, MAX_SECRET, VALUES, CredentialContent
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 HIDDEN = {**PLAIN, "autocomplete": "new-password"}

@@ -17,8 +17,8 @@ from capabilities.common.pages import ask_secrets_again, refused, show_refusal, 
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import CredentialKind, CredentialScope, OAuthSignIn, StoredCredential
 from capabilities.running.credentials.forms import ABOUT, AccountForm, CredentialFilter, CredentialForm
-from capabilities.running.credentials.oauth.asking import OAuthRefused
 from capabilities.running.credentials.oauth.clients import client_document
+from capabilities.running.credentials.oauth.requests import OAuthRefused
 from capabilities.running.credentials.oauth.sign_in import (
     Answer,
     Departure,
@@ -162,7 +162,7 @@ def credential_clear(request: MemberRequest, org: str, credential: str) -> HttpR
     if secret is None:
         messages.info(request, "There was no secret.")
     elif row.kind == CredentialKind.OAUTH:
-        _tell_end(request, row, remove_secret(secret, actor=member))
+        _show_end(request, row, remove_secret(secret, actor=member))
     else:
         clear_secret(row, actor=member)
         messages.success(request, "The secret is deleted.")
@@ -214,7 +214,7 @@ def credential_disconnect(request: MemberRequest, org: str, credential: str, acc
     secret = accounts_of(row).filter(public_id=account_id).first()
     if secret is None:
         raise Http404("No such account.")
-    _tell_end(request, row, remove_secret(secret, actor=member))
+    _show_end(request, row, remove_secret(secret, actor=member))
     return redirect("credential_detail", org, row.name)
 
 
@@ -275,7 +275,7 @@ def accounts_disconnect(request: MemberRequest, org: str, credential: str) -> Ht
     row = own_account_or_404(member, credential)
     secret = own_secret(row)
     if secret is not None:
-        _tell_end(request, row, remove_secret(secret, actor=member))
+        _show_end(request, row, remove_secret(secret, actor=member))
     return redirect("accounts", org)
 
 
@@ -285,7 +285,7 @@ def own_path(request: HttpRequest, path: str) -> str:
     return path if is_ours and len(path) <= 500 else ""
 
 
-def _tell_end(request: HttpRequest, row: StoredCredential, hosts: list[str]) -> None:
+def _show_end(request: HttpRequest, row: StoredCredential, hosts: list[str]) -> None:
     """Say in a message how the account ended. `hosts`: as `remove_secret` returns them."""
     if row.kind != CredentialKind.OAUTH:
         messages.success(request, "The account is disconnected.")

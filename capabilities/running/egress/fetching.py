@@ -85,7 +85,7 @@ def fetch(
     request = httpx2.Request(method.upper(), check_url(url), headers=_request_headers(headers or {}), content=content)
     limit = min(max_redirects, MOST_REDIRECTS)
     host, guard = request.url.host, Guard(purposes=purposes)
-    with _redirects() as redirects, GuardedTransport(guard, clock) as transport, _told_plainly(host, timeout):
+    with _redirects() as redirects, GuardedTransport(guard, clock) as transport, _plain_errors(host, timeout):
         for _ in range(limit + 1):
             response = transport.handle_request(_signed(request, credential))
             try:
@@ -134,7 +134,7 @@ def deadline_clock(seconds: float) -> Clock:
 
 
 @contextlib.contextmanager
-def _told_plainly(host: str, timeout: float) -> Iterator[None]:
+def _plain_errors(host: str, timeout: float) -> Iterator[None]:
     """Turn the client's exceptions into ours, one sentence each."""
     try:
         yield

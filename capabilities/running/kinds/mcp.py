@@ -35,11 +35,11 @@ from capabilities.running.credentials.signing import after_refusal
 from capabilities.running.egress.guard import asking_organisation
 from capabilities.running.kinds.checks import Content
 from capabilities.running.mcp_client import client
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.answers import CallAnswer
 from capabilities.running.mcp_client.errors import McpError, NotAuthorised, ServerLost, ServerRefused, ServerSilent
 from capabilities.running.mcp_client.questions import Form, Link, QuestionRefused, question_of
 from capabilities.running.mcp_client.results import result_of
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from capabilities.running.mcp_client.words import readable
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from capabilities.running.mcp_client import background
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.answers import CallAnswer, Listing
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 
 LIST_SECONDS = 30.0
 #: Seconds that the end of a process waits for its servers' processes to end.

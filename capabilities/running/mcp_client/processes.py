@@ -20,8 +20,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.limits import MAX_ANSWER
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from capabilities.running.mcp_client.words import readable
 from toolhub.bounded_json import TooMuchJson, check_json
 
@@ -64,7 +64,7 @@ class ServerProcess:
         lines = [line.strip() for line in readable(self.stderr)[0].splitlines() if line.strip()]
         return " | ".join(lines[-LAST_LINES:])[-MAX_LAST_WORDS:]
 
-    def say_goodbye(self, title: str) -> None:
+    def log_last_words(self, title: str) -> None:
         """Log the end of the error output of a process that ended by itself with an error."""
         status = self.process.returncode
         if status is not None and status > 0:

@@ -79,7 +79,7 @@ class Conversation(ClientSession):
             dispatcher=JSONRPCDispatcher(read, write),
             client_info=CLIENT,
             elicitation_callback=self._when_asked,
-            message_handler=self._when_told,
+            message_handler=self._on_message,
             extensions={TASKS: {}},
         )
         #: The version that is spoken and no other; empty: one is agreed on.
@@ -177,7 +177,7 @@ class Conversation(ClientSession):
         await anyio.sleep(1.0)  # the call is cancelled meanwhile
         return types.ElicitResult(action="cancel")
 
-    async def _when_told(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.tools_changed.set()
 

@@ -47,7 +47,7 @@ class _Reading:
     has_hidden: bool = False
     bytes_of_files: int = 0
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         shown, was_hidden = readable(text)
         self.has_hidden = self.has_hidden or was_hidden
         self.lines.append(shown)
@@ -69,7 +69,7 @@ def result_of(sent: Mapping[str, Any]) -> ToolResult:
         reading.lines.append(f"({len(blocks) - MAX_BLOCKS:,} more pieces of content were left out.)")
     structured, had_none = finite(sent.get("structuredContent"))
     if structured is not None and not any(line.strip() for line in reading.lines):
-        reading.say(json.dumps(structured, ensure_ascii=False))
+        reading.add_text(json.dumps(structured, ensure_ascii=False))
     if had_none:
         reading.lines.append(NO_NUMBER)
     if reading.has_hidden:
@@ -105,15 +105,15 @@ def _as_object(structured: Any) -> Mapping[str, Any] | None:
 
 def _read_block(block: Any, reading: _Reading) -> None:
     if isinstance(block, str):
-        reading.say(block)
+        reading.add_text(block)
         return
     if not isinstance(block, Mapping):
         if block is not None:
-            reading.say(json.dumps(finite(block)[0], ensure_ascii=False))
+            reading.add_text(json.dumps(finite(block)[0], ensure_ascii=False))
         return
     kind = block.get("type")
     if kind in ("text", None) and isinstance(block.get("text"), str):
-        reading.say(block["text"])
+        reading.add_text(block["text"])
     elif kind in ("image", "audio"):
         _add_file(block.get("data"), block.get("mimeType"), "", str(kind), reading)
     elif kind == "resource_link" and isinstance(block.get("uri"), str):
@@ -133,7 +133,7 @@ def _read_resource(resource: Mapping[str, Any], reading: _Reading) -> None:
     if isinstance(resource.get("text"), str):
         if address:
             reading.lines.append(f"[resource: {address}]")
-        reading.say(resource["text"])
+        reading.add_text(resource["text"])
     else:
         name = address.rstrip("/").rpartition("/")[2]
         _add_file(resource.get("blob"), resource.get("mimeType"), name, "resource", reading)

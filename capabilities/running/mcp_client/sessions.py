@@ -26,7 +26,6 @@ from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_
 from capabilities.contract.masking import masked_value
 from capabilities.running.egress import ExchangeLimits, guarded_async_client
 from capabilities.running.egress.async_client import SERVERS
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.errors import (
     AnswerRefused,
     McpError,
@@ -45,6 +44,7 @@ from capabilities.running.mcp_client.limits import (
 )
 from capabilities.running.mcp_client.processes import ServerProcess, process_streams
 from capabilities.running.mcp_client.protocol import MODERN, Conversation, OtherVersion, Read, Write, conversation
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from capabilities.running.mcp_client.signing import CredentialAuth, Seen, count_parts, seen
 from capabilities.running.mcp_client.translating import leaf, translated
 
@@ -221,7 +221,7 @@ class Session:
                 self._opened.set_exception(self._failure or ServerUnreachable(f"{self.address.title} was closed."))
                 self._opened.exception()  # nobody may be waiting
             if self.process is not None:
-                self.process.say_goodbye(self.address.title)
+                self.process.log_last_words(self.address.title)
 
     async def _open(self, stack: AsyncExitStack) -> None:
         read: Read

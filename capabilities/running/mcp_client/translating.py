@@ -10,7 +10,6 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_T
 from pydantic import ValidationError
 
 from capabilities.running.egress import EgressError, is_refused
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.errors import (
     AnswerRefused,
     McpError,
@@ -21,6 +20,7 @@ from capabilities.running.mcp_client.errors import (
     ServerUnreachable,
 )
 from capabilities.running.mcp_client.protocol import VERSIONS, OtherVersion
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from capabilities.running.mcp_client.signing import Seen
 from capabilities.running.mcp_client.words import readable
 from toolhub.durations import duration

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from django.db.models import Q
 
 from capabilities.common.visible import Part, unseen_count, visible_parts
-from capabilities.contract.asking import MAX_SHOWN
+from capabilities.contract.approvals import MAX_SHOWN
 from sessions.asking.approvals.answering import answerable_by, why_not_answer
 from sessions.asking.approvals.input_rows import InputRow, Typed, rows_of
 from sessions.asking.approvals.queries import with_all_shown

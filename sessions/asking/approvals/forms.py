@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from sessions.asking.approvals.writes import MAX_NOTE, MAX_PROPOSAL, MAX_RESPONSE
 from sessions.models import ApprovalStatus
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 #: Hours that an approval can be remembered for, as a choice says them.
 HOURS = [(1, "1 hour"), (8, "8 hours"), (24, "1 day"), (24 * 7, "7 days"), (24 * 30, "30 days")]

@@ -62,7 +62,7 @@ def count_waiting_for(member: Membership) -> int:
     return Approval.objects.filter(answerable_by(member)).order_by()[: COUNTED + 1].count()
 
 
-def waiting_told(member: Membership) -> tuple[int, str]:
+def approvals_notice(member: Membership) -> tuple[int, str]:
     """Count the calls, questions and versions of tools that wait for this member, with a sentence that says it; 0 and
     "" for nothing. One query, one more for a delegated right, and one for who approves code."""
     count = min(count_waiting_for(member) + versions_waiting_for(member), COUNTED + 1)

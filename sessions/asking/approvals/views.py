@@ -36,7 +36,7 @@ from sessions.models import Approval, ApprovalKind
 from sessions.turns.asked import ACCEPT
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.pages import signed_in
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.text import storable, storable_value
-from capabilities.contract.asking import MAX_SHOWN
+from capabilities.contract.approvals import MAX_SHOWN
 from capabilities.contract.forms import form_fields, read_content
 from sessions.asking.approvals.answering import why_not_answer
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent
@@ -131,7 +131,7 @@ def revoke_consent(consent: Consent, *, actor: Membership) -> Consent:
     if is_tool_run.get() or not (is_own or actor.has_right(Right.APPROVALS, consent.tool.category.name)):
         raise PermissionDenied("A consent is revoked by its member, or with the admin right approvals.")
     if Consent.objects.filter(pk=consent.pk, revoked_at=None).update(revoked_at=Now(), revoked_by=actor):
-        record("consent.revoke", consent, actor=actor, before=_consent_told(consent))
+        record("consent.revoke", consent, actor=actor, before=_consent_fields(consent))
     consent.refresh_from_db(fields=["revoked_at", "revoked_by"])
     return consent
 
@@ -194,10 +194,10 @@ def _remember(approval: Approval, actor: Membership, **how: Any) -> None:
         granted_by=actor,
         **how,
     )
-    record("consent.grant", consent, actor=actor, after=_consent_told(consent))
+    record("consent.grant", consent, actor=actor, after=_consent_fields(consent))
 
 
-def _consent_told(consent: Consent) -> dict[str, Any]:
+def _consent_fields(consent: Consent) -> dict[str, Any]:
     return {
         "member": str(consent.membership.user.email),
         "tool": str(consent.tool),

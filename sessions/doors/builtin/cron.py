@@ -46,14 +46,14 @@ def cron_add(
     """Submit a message to this agent again and again, in a session of its own."""
     # By hand there is no agent: then it is the first one.
     content = ScheduleContent(name, schedule, message, agent=context.agent, timezone=timezone)
-    with _told():
+    with _refusals_as_text():
         return {"schedule": _as_json(add_schedule(content, member=_member(context)))}
 
 
 @tool(category="cron", effect="write", human_format="Removing schedule {number}")
 def cron_remove(context: ToolContext, number: Number) -> dict[str, Any]:
     """Remove a schedule. Turns that it submitted stay."""
-    with _told():
+    with _refusals_as_text():
         remove_schedule(_one(context, number), actor=_member(context))
     return {"removed": number}
 
@@ -61,12 +61,12 @@ def cron_remove(context: ToolContext, number: Number) -> dict[str, Any]:
 @tool(category="cron", effect="write", on_crash="retry", human_format="Switching schedule {number}")
 def cron_toggle(context: ToolContext, number: Number, enabled: bool) -> dict[str, Any]:
     """Switch a schedule on or off. Switched on, it goes on with its next moment."""
-    with _told():
+    with _refusals_as_text():
         return {"schedule": _as_json(switch_schedule(_one(context, number), enabled, actor=_member(context)))}
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _refusals_as_text() -> Iterator[None]:
     """Raise what the write refuses as a ToolError, which the model reads."""
     try:
         yield

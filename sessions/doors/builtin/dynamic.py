@@ -25,8 +25,8 @@ from sessions.loop.conversation.wanted_tools import NEXT_STEP
 from sessions.loop.tools.stored_results import stored_result
 from sessions.models import ChatSession, ClientRequest, LoadSource
 from sessions.selection.loading import writes as loading
-from sessions.selection.loading.addresses import offered_to
 from sessions.selection.loading.loadable import Loadable, LoadInputs, LoadResult, LoadTarget, read_place
+from sessions.selection.loading.offered import offered_to
 from sessions.selection.loading.queries import loadable_categories
 from sessions.selection.loading.search import Hit, How, search_offered, search_place
 from sessions.selection.loading.writes import CATEGORY_REQUIRED, By
@@ -98,7 +98,7 @@ def load_tool_category(
     if category.strip() and not loading.may_load_category(member, category):
         why = f"Access denied: the admin right load_categories is needed for {category.strip()[:100]}."
         return {"success": False, "error": why, "denied_tool": LOAD_CATEGORY}
-    return category_told(loading.load_category(place_of(context), category, by=by_model(context)))
+    return category_result(loading.load_category(place_of(context), category, by=by_model(context)))
 
 
 @tool(category="dynamic", effect="read", human_format="Looking for a tool: {query}")
@@ -207,7 +207,7 @@ def by_model(context: ToolContext) -> By:
     return By(member, LoadSource.MODEL, step_id=context.step_id, next_turn=used_up)
 
 
-def category_told(result: LoadResult) -> dict[str, Any]:
+def category_result(result: LoadResult) -> dict[str, Any]:
     """JSON that states success or failure."""
     if not result.is_there:
         return {"success": False, "error": result.message, **result.more}

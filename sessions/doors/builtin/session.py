@@ -57,7 +57,7 @@ def session_read(
     if found is None:
         raise ToolError("There is no such session; session_search lists them.")
     turns = list(_other_turns(context).filter(session=found).order_by("-seq")[:last])
-    _tell_trust(context, turns)
+    _pass_on_trust(context, turns)
     return {"session": str(found.pk), "title": str(found), "turns": [_shown(turn) for turn in reversed(turns)]}
 
 
@@ -72,11 +72,11 @@ def session_search(
     for word in query.split()[:10]:
         turns = turns.filter(Q(message__icontains=word) | Q(answer__icontains=word))
     found = list(turns.order_by("-created_at")[:limit])
-    _tell_trust(context, found)
+    _pass_on_trust(context, found)
     return {"found": [{"session": str(turn.session_id), **_shown(turn)} for turn in found]}
 
 
-def _tell_trust(context: ToolContext, turns: Iterable[Turn]) -> None:
+def _pass_on_trust(context: ToolContext, turns: Iterable[Turn]) -> None:
     """Mark the call as untrusted where one of the turns had text from outside: its answer may repeat that text."""
     if any(turn.untrusted_since is not None for turn in turns):
         context.untrusted.set()

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from pydantic import Field
 
-from capabilities.contract.asking import ASKS_ADMINISTRATORS
+from capabilities.contract.approvals import ASKS_ADMINISTRATORS
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.shell_commands import shell_refusal
 from capabilities.running.registry import CategorySpec, ServiceSpec, tool

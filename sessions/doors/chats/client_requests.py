@@ -12,7 +12,7 @@ from sessions.models.gateway import name_of
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownLimits:
     """Limits of what is shown: characters of one text, the last earlier messages, tools, and characters of a
     description; None for all."""
 
@@ -22,7 +22,7 @@ class Shown:
     line: int | None = None
 
 
-ON_PAGE, WHOLE = Shown(4_000, 100, 200, 160), Shown()
+ON_PAGE, WHOLE = ShownLimits(4_000, 100, 200, 160), ShownLimits()
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Sent:
     tools: Sequence[SentTool]
     parameters: str
     is_cut: bool
-    shown: Shown
+    shown: ShownLimits
 
 
-def sent_with(asked: ClientRequest, shown: Shown = ON_PAGE) -> Sent:
+def sent_with(asked: ClientRequest, shown: ShownLimits = ON_PAGE) -> Sent:
     """Cut a request to the limits of `shown`. No query."""
     earlier = asked.earlier or []
     last = earlier[-shown.messages :] if shown.messages else earlier

@@ -11,7 +11,7 @@ from django import forms
 from capabilities.models import Agent
 from sessions.doors.chats.queries import MAX_SEARCH, agents_to_talk_to
 from sessions.turns.accepting import MAX_MESSAGE
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership
 
 

@@ -33,7 +33,7 @@ from toolhub.tenants.rows.scope import organisation_scope
 
 
 @dataclass
-class Shown:
+class ShownReply:
     """Text that the page shows of the reply that is being written, and the event behind which it is written."""
 
     event: int = 0
@@ -61,7 +61,7 @@ class Shown:
 
 async def watch_turn(request: MemberRequest, turn_id: UUID) -> AsyncIterator[str]:
     """Text of the event stream, until the turn has ended or the reader may read no more."""
-    shown = Shown()
+    shown = ShownReply()
     turn, html = await _read(request, turn_id, shown)
     if turn is None:
         return
@@ -94,11 +94,11 @@ def server_sent(event: str, data: str) -> str:
     return f"event: {event}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"
 
 
-async def _read(request: MemberRequest, turn_id: UUID, shown: Shown) -> tuple[Turn | None, str]:
+async def _read(request: MemberRequest, turn_id: UUID, shown: ShownReply) -> tuple[Turn | None, str]:
     return await sync_to_async(_turn_and_partial)(request, turn_id, shown)
 
 
-def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: Shown) -> tuple[Turn | None, str]:
+def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: ShownReply) -> tuple[Turn | None, str]:
     """The turn and its partial; (None, "") where the reader may not read it (any more)."""
     try:
         with organisation_scope(request.membership.organisation_id):

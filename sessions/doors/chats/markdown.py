@@ -80,7 +80,7 @@ def _open_link(renderer: Any, tokens: Sequence[Token], index: int, options: Any,
     token = tokens[index]
     token.attrSet("target", "_blank")
     said = "".join(inner.content for inner in tokens[index + 1 : _closing(tokens, index)])
-    env.setdefault("hosts", []).append(_host_unless_said(str(token.attrGet("href") or ""), said))
+    env.setdefault("hosts", []).append(_host_unless_shown(str(token.attrGet("href") or ""), said))
     return str(renderer.renderToken(tokens, index, options, env))
 
 
@@ -95,7 +95,7 @@ def _closing(tokens: Sequence[Token], index: int) -> int:
     return next((at for at in range(index, len(tokens)) if tokens[at].type == "link_close"), len(tokens))
 
 
-def _host_unless_said(href: str, said: str) -> str:
+def _host_unless_shown(href: str, said: str) -> str:
     """The host that a link leads to, unless its text is the address itself."""
     try:
         parts = urlsplit(href)

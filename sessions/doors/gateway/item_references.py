@@ -10,7 +10,7 @@ from uuid import UUID
 from sessions.doors.gateway.call_ids import read_id
 from sessions.doors.gateway.conversations import MAX_MESSAGES
 from sessions.doors.gateway.errors import Invalid
-from sessions.doors.gateway.requests import Caller, said_by_turn
+from sessions.doors.gateway.requests import Caller, answers_by_turn
 from sessions.doors.gateway.responses import item_of, message_id_of
 from sessions.models import Step, StepKind, StepStatus, Turn
 
@@ -55,7 +55,7 @@ def _items(caller: Caller, turn_ids: set[UUID]) -> dict[str, dict[str, Any]]:
     """The items of these turns by their ids, as far as this token's requests came to them and stored them."""
     own = Turn.objects.filter(membership=caller.member, client_request__token=caller.token, session__deleted_at=None)
     turns: Sequence[Turn] = list(own.filter(pk__in=turn_ids, client_request__is_stored=True))
-    texts = said_by_turn(turns)
+    texts = answers_by_turn(turns)
     found: dict[str, dict[str, Any]] = {
         message_id_of(turn): {"role": "assistant", "content": texts[turn.pk]} for turn in turns if texts[turn.pk]
     }

@@ -233,7 +233,7 @@ def stored_words(session: ChatSession) -> list[Words] | None:
     requests = ClientRequest.objects.filter(turn__session=session, earlier__isnull=False).order_by("-turn__seq")
     begin = requests.values_list("turn__seq", "earlier").first()
     found = _words(begin[1] or ()) if begin else []
-    texts = said_by_turn(turns)
+    texts = answers_by_turn(turns)
     for turn in reversed(turns):
         if begin and turn.seq < begin[0]:
             continue
@@ -244,7 +244,7 @@ def stored_words(session: ChatSession) -> list[Words] | None:
     return found
 
 
-def said_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
+def answers_by_turn(turns: Sequence[Turn]) -> dict[Any, str]:
     """Return the assistant's words in each of these turns, by the turn's key, as clients get them: the words of all its
     replies, and that it met its limit of rounds. One query."""
     steps = Step.objects.filter(turn__in=turns, kind=StepKind.MODEL, status=StepStatus.DONE).exclude(text="")
@@ -278,7 +278,7 @@ def _answered(caller: Caller, wanted: GatewayRequest, agent: Agent) -> ChatSessi
         raise Invalid(f"The call {min(set(left) - given)} has no result.", "messages")
     if given - set(left):
         return None
-    told = _told(left, results)
+    told = _results_in_order(left, results)
     if any(step.result and step.result != told[key] for key, step in left.items()):
         return None  # answered before, and otherwise
     return turn.session if _keep_results(left, results, agent) else None
@@ -328,7 +328,7 @@ def _left(turn: Turn) -> dict[str, Step]:
     return {str(CallId(turn.pk, step.round, step.call_index)): step for step in steps}
 
 
-def _told(left: Mapping[str, Step], results: Sequence[Message]) -> dict[str, str]:
+def _results_in_order(left: Mapping[str, Step], results: Sequence[Message]) -> dict[str, str]:
     """The results by the ids of their calls, in the order of these."""
     told = {message["tool_call_id"]: message["content"] or EMPTY for message in results}
     return {key: told[key] for key in left}
@@ -343,7 +343,7 @@ def _keep_results(left: Mapping[str, Step], results: Sequence[Message], agent: A
         share=settings.TOOLHUB_RESULT_SHARE,
         minimum=settings.TOOLHUB_MIN_RESULT_CHARS,
     )
-    for key, text in _told(left, results).items():
+    for key, text in _results_in_order(left, results).items():
         kept = Step.objects.filter(pk=left[key].pk, result="").update(result=text, result_sent=cut(text, most))
         if not kept and not left[key].result:
             return False

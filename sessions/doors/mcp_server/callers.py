@@ -1,4 +1,4 @@
-"""Caller of the MCP server, by the token of a request, and the agent or toolkit that the request's address names."""
+"""McpCaller of the MCP server, by the token of a request, and the agent or toolkit that the request's address names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Caller:
+class McpCaller:
     """A request's token with its member, the address that it came to, and where pages of this service are."""
 
     token: ApiToken

@@ -25,8 +25,8 @@ from redis.backoff import NoBackoff
 
 from capabilities.contract.wire import canonical_json, sha256_hex
 from sessions.access import CHATTING
-from sessions.doors.mcp_server.callers import PREFIX, Caller, address_of
-from sessions.selection.loading.addresses import offered_to
+from sessions.doors.mcp_server.callers import PREFIX, McpCaller, address_of
+from sessions.selection.loading.offered import offered_to
 from sessions.turns.bell import REGISTRIES
 from toolhub.tenants.access import usable_tokens
 from toolhub.tenants.rows.scope import system_scope
@@ -47,7 +47,7 @@ BROKER_SILENCE = 10.0
 class Listening:
     """One client that listens: its list as it was last read, and whether there is something to tell."""
 
-    caller: Caller
+    caller: McpCaller
     version: int
     digest: str
     read_at: float = field(default_factory=time.monotonic)
@@ -80,7 +80,7 @@ class Changes:
         self.hinted = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def listening(self, caller: Caller) -> AsyncIterator[Listening]:
+    async def listening(self, caller: McpCaller) -> AsyncIterator[Listening]:
         """Open a listener for changes of this caller's list, while the block runs."""
         found = await caller.run(partial(list_of, caller))
         mine = Listening(caller, *(found or (0, "")))
@@ -165,7 +165,7 @@ def usable(token_ids: Collection[int]) -> dict[int, int]:
         return dict(tokens.values_list("pk", "organisation__registry_version"))
 
 
-def list_of(caller: Caller) -> tuple[int, str] | None:
+def list_of(caller: McpCaller) -> tuple[int, str] | None:
     """The registry version, and a digest of the caller's list at it; None where its address names nothing any more.
     Queries of `offered_to`, and two."""
     address = address_of(PREFIX + caller.address.name, caller.member)

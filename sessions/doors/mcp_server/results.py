@@ -9,7 +9,7 @@ from uuid import UUID
 import mcp_types as types
 from django.urls import reverse
 
-from sessions.doors.mcp_server.callers import Caller
+from sessions.doors.mcp_server.callers import McpCaller
 from sessions.doors.mcp_server.writes import leave_waiting
 from sessions.models import Approval, ApprovalStatus, Step, StepFile, StepKind, StepStatus, Turn, TurnStatus
 
@@ -19,7 +19,7 @@ ANSWER = "answer"
 MOST_WITHIN = 1_000_000
 
 
-def result_of(caller: Caller, turn_id: UUID) -> types.CallToolResult:
+def result_of(caller: McpCaller, turn_id: UUID) -> types.CallToolResult:
     """The result of an ended call. Three queries; one more where it brought files."""
     turn = Turn.objects.get(pk=turn_id)
     step = Step.objects.filter(turn=turn, kind=StepKind.TOOL).order_by("index").first()
@@ -44,7 +44,7 @@ def _files_of(step: Step) -> Sequence[StepFile]:
     return list(StepFile.objects.filter(step=step).order_by("place")) if step.status == StepStatus.DONE else []
 
 
-def _as_content(caller: Caller, file: StepFile, *, is_within: bool) -> types.ContentBlock:
+def _as_content(caller: McpCaller, file: StepFile, *, is_within: bool) -> types.ContentBlock:
     """The file itself, as what its type says; one that is too large, or whose result hooks changed (not `is_within`),
     as a link, for a person who is signed in."""
     url = caller.site + reverse("file_download", args=[caller.member.organisation.slug, file.public_id])
@@ -60,7 +60,7 @@ def _as_content(caller: Caller, file: StepFile, *, is_within: bool) -> types.Con
 
 
 def waiting_result(
-    caller: Caller, turn: Turn, *, opens_pages: bool
+    caller: McpCaller, turn: Turn, *, opens_pages: bool
 ) -> types.CallToolResult | types.InputRequiredResult | None:
     """Return the result for a client whose call waits for a person, and record that the client has read so: None where
     the call waits for nobody now. One that shows its user a page (`opens_pages`) is asked to, and comes back with the

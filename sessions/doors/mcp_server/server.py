@@ -25,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from capabilities.contract.spec import ToolSpec
 from sessions.doors.chats.readers import Reader, open_readers
-from sessions.doors.mcp_server.callers import Caller
+from sessions.doors.mcp_server.callers import McpCaller
 from sessions.doors.mcp_server.changes import Listening, changes, usable
 from sessions.doors.mcp_server.results import failed, is_declined, result_of, waiting_result
 from sessions.doors.mcp_server.writes import (
@@ -38,12 +38,12 @@ from sessions.doors.mcp_server.writes import (
     stop_call,
 )
 from sessions.models import TurnStatus
-from sessions.selection.loading.addresses import offered_to
+from sessions.selection.loading.offered import offered_to
 from sessions.turns.events import Event, watch
 from sessions.turns.fencing import Conflict
 from toolhub.durations import duration
 
-#: Where a request of ours carries its Caller.
+#: Where a request of ours carries its McpCaller.
 CALLER = "toolhub.caller"
 #: Milliseconds that a client may keep a list without asking again, where it hears of no change of the list.
 LIST_FRESH = 10_000
@@ -58,10 +58,10 @@ STATE_SECONDS = 30 * 24 * 3600.0
 Context = ServerRequestContext[Any, Any]
 
 
-def caller_of(context: Context) -> Caller:
+def caller_of(context: Context) -> McpCaller:
     """Return the caller of this request, as `toolhub/web/mcp_door.py` found it."""
     assert context.request is not None
-    caller: Caller = context.request.scope[CALLER]
+    caller: McpCaller = context.request.scope[CALLER]
     return caller
 
 
@@ -111,7 +111,7 @@ async def call_tool(
     return result
 
 
-async def _taken(caller: Caller, params: types.CallToolRequestParams) -> Taken | types.CallToolResult:
+async def _taken(caller: McpCaller, params: types.CallToolRequestParams) -> Taken | types.CallToolResult:
     """The call on record; or why it cannot be taken now, for a model."""
     arguments, state = params.arguments or {}, params.request_state
     try:
@@ -127,7 +127,7 @@ async def _taken(caller: Caller, params: types.CallToolRequestParams) -> Taken |
 
 
 async def _followed(
-    context: Context, caller: Caller, taken: Taken, *, has_come_back: bool
+    context: Context, caller: McpCaller, taken: Taken, *, has_come_back: bool
 ) -> types.CallToolResult | types.InputRequiredResult | None:
     """Tell the client of the call's progress until it has ended, or waits for a person: for PATIENCE seconds longer
     where its user has opened the page. None where another request has had the result."""

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, QuerySet, When
 from django.db.models.functions import Now
 
-from sessions.doors.mcp_server.callers import Caller
+from sessions.doors.mcp_server.callers import McpCaller
 from sessions.models import (
     OPEN_STATUSES,
     ChatSession,
@@ -24,7 +24,7 @@ from sessions.models import (
     SessionClient,
     Turn,
 )
-from sessions.selection.loading.addresses import offered_to
+from sessions.selection.loading.offered import offered_to
 from sessions.turns import ledger
 from sessions.turns.accepting import ClientAsks, accept
 
@@ -51,7 +51,7 @@ class Taken:
     was_left: bool = False
 
 
-def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Taken:
+def begin_call(caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> Taken:
     """Put the call on record, for a worker to make. The same call that was left waiting for a person is taken up again,
     of several the first that waits no more: what was allowed is allowed once.
 
@@ -71,13 +71,13 @@ def begin_call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Taken
     return Taken(accept(session_of(caller), "", member=caller.member, agent=address.agent, asks=asks).turn)
 
 
-def digest_of(caller: Caller, name: str, arguments: Mapping[str, Any]) -> str:
+def digest_of(caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> str:
     """Hash of a call at the caller's address: equal for two calls with the same tool and arguments."""
     told = json.dumps([caller.address.name, name, arguments], sort_keys=True)
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def left_calls(caller: Caller) -> QuerySet[Turn]:
+def left_calls(caller: McpCaller) -> QuerySet[Turn]:
     """The token's calls that were left waiting for a person, and whose result nobody has had yet."""
     return Turn.objects.filter(
         membership=caller.member,
@@ -99,7 +99,7 @@ def hand_over(turn_id: UUID) -> bool:
     return left.update(waits_for_client=False) == 1
 
 
-def resumed_call(caller: Caller, turn_id: str, name: str, arguments: Mapping[str, Any]) -> Taken:
+def resumed_call(caller: McpCaller, turn_id: str, name: str, arguments: Mapping[str, Any]) -> Taken:
     """The call that a client comes back for, by the state that it was given. Raises NothingWaits where it is not this
     token's, another one, or had its result already. One query."""
     try:
@@ -113,7 +113,7 @@ def resumed_call(caller: Caller, turn_id: str, name: str, arguments: Mapping[str
     return Taken(turn, was_left=True)
 
 
-def session_of(caller: Caller) -> ChatSession:
+def session_of(caller: McpCaller) -> ChatSession:
     """The session that this token's calls at this address belong to; another one after a day without any. What one of
     them brought in from outside counts for the next one, and `read_result` reads in the results of all of them."""
     key = f"mcp:{caller.address.name}"
@@ -143,7 +143,7 @@ def _goes_on(session: ChatSession) -> bool:
     return recent.exists()
 
 
-def _open(caller: Caller) -> ChatSession:
+def _open(caller: McpCaller) -> ChatSession:
     return ChatSession.objects.create(
         organisation_id=caller.organisation_id,
         membership=caller.member,
@@ -154,7 +154,7 @@ def _open(caller: Caller) -> ChatSession:
     )
 
 
-def stop_call(caller: Caller, turn_id: UUID) -> None:
+def stop_call(caller: McpCaller, turn_id: UUID) -> None:
     """The client has gone, or wants the answer no more: what the call has not done yet is not done."""
     turn = Turn.objects.select_related("parent_step").filter(pk=turn_id).first()
     if turn is not None and turn.is_open:

@@ -44,14 +44,14 @@ def sweep() -> None:
 
     Each item by itself: one that fails is logged, left alone for a while, and stops nobody else's.
     """
-    each_step((tell_reminders, switch_off_schedules, run_schedules, lapse_grants))
+    each_step((deliver_reminders, switch_off_schedules, run_schedules, lapse_grants))
 
 
-def tell_reminders() -> None:
+def deliver_reminders() -> None:
     with system_scope():
         due = Reminder.objects.filter(fired_at=None, due_at__lte=Now()).exclude(pk__in=reminders_backoff.paused())
         found = list(due.order_by("due_at", "pk").values_list("pk", "organisation_id")[:AT_ONCE])
-    each_item(reminders_backoff, found, tell_reminder)
+    each_item(reminders_backoff, found, deliver_reminder)
 
 
 def switch_off_schedules() -> None:
@@ -80,7 +80,7 @@ def lapse_grants() -> int:
 
 
 @transaction.atomic
-def tell_reminder(reminder_id: int) -> Notice | None:
+def deliver_reminder(reminder_id: int) -> Notice | None:
     """Tell a due reminder in its session (one that an agent opened: in the member's own above it), or in the member's
     last one, or in a new one; None if another worker has, the member was removed, or it waits.
 
@@ -96,7 +96,7 @@ def tell_reminder(reminder_id: int) -> Notice | None:
     if session is None:
         Reminder.objects.filter(pk=reminder_id).update(fired_at=None, due_at=ledger.from_now(WAIT_FOR_AGENT))
         return None
-    return tell(session, f"Reminder: {reminder.text}")
+    return post_notice(session, f"Reminder: {reminder.text}")
 
 
 def _reminders_session(member: Membership) -> ChatSession | None:
@@ -106,7 +106,7 @@ def _reminders_session(member: Membership) -> ChatSession | None:
     return open_session(member, agent, title="Reminders") if agent is not None else None
 
 
-def tell(session: ChatSession, text: str) -> Notice:
+def post_notice(session: ChatSession, text: str) -> Notice:
     """Say something in a session; a page that has it open shows it within seconds."""
     return Notice.objects.create(organisation_id=session.organisation_id, session=session, text=text)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from capabilities.assistant.records.forms import RecordForm, moment_field, text_field
-from capabilities.assistant.records.kind import Kind, Line, State
+from capabilities.assistant.records.kind import Kind, RecordLine, State
 from capabilities.assistant.records.kinds import day
 from capabilities.assistant.records.serializers import identity, moment, number
 from sessions.doors.schedules.reminders import REMINDER_TEXT, change_reminder
@@ -39,9 +39,9 @@ class ReminderOut(ReminderIn):
     created_at = moment()
 
 
-def _reminder(reminder: Reminder) -> Line:
+def _reminder(reminder: Reminder) -> RecordLine:
     due = timezone.localtime(reminder.due_at)
-    return Line(reminder.text, facts=(f"{day(due)}, {due:%H:%M %Z}",), is_done=reminder.fired_at is not None)
+    return RecordLine(reminder.text, facts=(f"{day(due)}, {due:%H:%M %Z}",), is_done=reminder.fired_at is not None)
 
 
 REMINDERS = Kind(

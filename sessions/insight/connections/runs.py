@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.catalogue.servers.asking import ServerNotRead, ask_for_tools
+from capabilities.catalogue.servers.tool_lists import ServerNotRead, ask_for_tools
 from capabilities.common.queued_rows import claim_unrung
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.common.text import storable

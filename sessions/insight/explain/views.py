@@ -96,7 +96,7 @@ class ShownChange:
 
 
 @dataclass(frozen=True)
-class Line:
+class ExplainedRow:
     """One tool as its row shows it: cells of the shown stages, and the changes with a page, where the reader may go."""
 
     explained: Explained
@@ -207,11 +207,11 @@ def _hidden(subject: Subject | None, found: Explanation | None) -> set[str]:
 
 def _lines(
     found: Explanation | None, reader: Membership, subject: Subject | None, hidden: Collection[str]
-) -> list[Line]:
+) -> list[ExplainedRow]:
     if found is None or subject is None:
         return []
     return [
-        Line(
+        ExplainedRow(
             each,
             [(TITLES[cell.stage], cell) for cell in each.reasons.cells if cell.stage not in hidden],
             _shown(each, reader, subject),

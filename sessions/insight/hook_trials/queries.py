@@ -56,7 +56,7 @@ TURNS_A_PAGE = 20
 
 
 @dataclass(frozen=True)
-class Change:
+class HookedValue:
     """A value before and after the hooks, cut for a page; `after` is empty where they left it as it is."""
 
     before: str
@@ -70,7 +70,7 @@ class Moment:
     title: str
     phase: str
     traces: Sequence[Trace]
-    change: Change | None = None
+    change: HookedValue | None = None
     #: Sentence where the call would not have run, somebody would have been asked, or the turn would have failed.
     verdict: str = ""
 
@@ -242,8 +242,8 @@ def _end(result: PhaseResult[Any]) -> str:
     return "The turn would have failed." if result.stopped_by else ""
 
 
-def _change(before: str, after: str) -> Change | None:
-    return None if before == after else Change(_shown(before), _shown(after))
+def _change(before: str, after: str) -> HookedValue | None:
+    return None if before == after else HookedValue(_shown(before), _shown(after))
 
 
 def _shown(text: str) -> str:

@@ -13,7 +13,7 @@ from capabilities.agents.hooks.queries import hook_or_404
 from capabilities.models import Hook
 from sessions.insight.hook_trials.queries import dry_run, turn_to_try_or_404, turns_to_try
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
 from toolhub.tenants.rows.public_ids import public_id_of

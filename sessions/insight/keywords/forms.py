@@ -7,7 +7,7 @@ from django import forms
 from capabilities.catalogue.categories.writes import MAX_KEYWORDS, CategoryContent
 from capabilities.models import Category, RoutingMode
 from sessions.models import FindingKind
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 #: Characters of a message that is tried: it stands in the address.
 MAX_TRIED = 2_000

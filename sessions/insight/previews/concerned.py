@@ -216,15 +216,15 @@ class Group:
     lost: tuple[str, ...]
 
     @property
-    def members_told(self) -> str:
+    def members_text(self) -> str:
         return some_of(self.members, MEMBERS_NAMED)
 
     @property
-    def won_told(self) -> str:
+    def gained_text(self) -> str:
         return some_of(self.won)
 
     @property
-    def lost_told(self) -> str:
+    def lost_text(self) -> str:
         return some_of(self.lost)
 
     @property
@@ -276,7 +276,7 @@ def grouped(differences: Mapping[int, Difference], bits: Bits[T], members: Mappi
     )
 
 
-def sessions_told(count: int, not_looked_at: int = 0) -> list[str]:
+def sessions_text(count: int, not_looked_at: int = 0) -> list[str]:
     """Return parts such as `2 live sessions change at their next turn`, `950 more live sessions were not looked at`;
     nothing for none."""
     verb, whose = ("changes", "its") if count == 1 else ("change", "their")
@@ -297,7 +297,7 @@ def number_of(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def tokens_told(tokens: int) -> str:
+def tokens_text(tokens: int) -> str:
     return f"{tokens:+,}" if tokens else "±0"
 
 

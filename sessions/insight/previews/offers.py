@@ -43,9 +43,9 @@ from sessions.insight.previews.concerned import (
     members_in,
     number_of,
     read_permissions,
-    sessions_told,
+    sessions_text,
     some_of,
-    tokens_told,
+    tokens_text,
     usable_by,
 )
 from sessions.insight.previews.roles import agents_of, sent_by
@@ -84,8 +84,8 @@ class AgentChange:
         return self.tokens_after - self.tokens_before
 
     @property
-    def tokens_told(self) -> str:
-        return tokens_told(self.tokens)
+    def tokens_text(self) -> str:
+        return tokens_text(self.tokens)
 
     @property
     def lines(self) -> list[tuple[str, str, bool]]:
@@ -146,13 +146,13 @@ class OfferImpact:
     def sentence(self) -> str:
         """Sentence such as `1 member loses docker; 2 live sessions change at their next turn; 1 load is dropped; -90
         tokens for Ops.`."""
-        parts = [self.concerned.sentence, *sessions_told(self.sessions, self.not_looked_at)]
+        parts = [self.concerned.sentence, *sessions_text(self.sessions, self.not_looked_at)]
         if self.dropped:
             parts.append(f"{number_of(self.dropped, 'load')} {'is' if self.dropped == 1 else 'are'} dropped")
         overrides = len(self.overrides) + self.other_overrides
         if overrides:
             parts.append(f"{number_of(overrides, 'tool')} with other overrides")
-        parts += [f"{each.tokens_told} tokens at the start for {each.name}" for each in self.agents[:3] if each.tokens]
+        parts += [f"{each.tokens_text} tokens at the start for {each.name}" for each in self.agents[:3] if each.tokens]
         return " ".join(("; ".join(parts) + ".", *self.of_clients))
 
 

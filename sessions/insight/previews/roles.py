@@ -33,9 +33,9 @@ from sessions.insight.previews.concerned import (
     members_who,
     opened,
     read_permissions,
-    sessions_told,
+    sessions_text,
     some_of,
-    tokens_told,
+    tokens_text,
     usable_by,
 )
 from sessions.models import ChatSession, Turn
@@ -67,16 +67,16 @@ class RoleChange:
         return not (self.opened or self.closed or self.given or self.taken)
 
     @property
-    def opened_told(self) -> str:
+    def opened_text(self) -> str:
         return some_of(self.opened)
 
     @property
-    def closed_told(self) -> str:
+    def closed_text(self) -> str:
         return some_of(self.closed)
 
     @property
-    def tokens_told(self) -> str:
-        return tokens_told(self.tokens)
+    def tokens_text(self) -> str:
+        return tokens_text(self.tokens)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Impact:
     def sentence(self) -> str:
         """Sentence such as `4 members gain 2 tools, 1 member loses file_write; 2 live sessions change at their next
         turn; ...`."""
-        parts = [self.concerned.sentence, *sessions_told(self.sessions, self.not_looked_at)]
-        parts += [f"{role.tokens_told} tokens for {role.name}" for role in self.roles if role.tokens]
+        parts = [self.concerned.sentence, *sessions_text(self.sessions, self.not_looked_at)]
+        parts += [f"{role.tokens_text} tokens for {role.name}" for role in self.roles if role.tokens]
         return "; ".join(parts) + "."
 
 
@@ -157,7 +157,7 @@ def impact_on(members: QuerySet[Membership], change: Callable[[], object]) -> Im
 
 
 @dataclass(frozen=True)
-class Line:
+class ToolFacts:
     """One tool, as far as it matters here."""
 
     name: str
@@ -171,14 +171,14 @@ class Line:
 class Snapshot:
     """Stored state at one moment: every tool by its key, and what members may use."""
 
-    tools: Mapping[int, Line]
+    tools: Mapping[int, ToolFacts]
     permissions: Permissions
 
     @property
     def is_on(self) -> dict[int, bool]:
         return {key: line.is_enabled for key, line in self.tools.items()}
 
-    def usable(self, members: Iterable[int], bits: Bits[Line]) -> dict[int, int]:
+    def usable(self, members: Iterable[int], bits: Bits[ToolFacts]) -> dict[int, int]:
         """Bits of the tools that each member may use, and that are switched on."""
         on = bits.of(key for key, line in self.tools.items() if line.is_enabled)
         return {member: usable & on for member, usable in usable_by(self.permissions, members, bits).items()}
@@ -196,7 +196,7 @@ def _read(members: QuerySet[Membership], roles: Collection[int]) -> Snapshot:
     """Seven queries."""
     rows = Tool.objects.values_list("pk", "name", "kind", "category_id", "is_enabled", "current_version__tokens")
     tools = {
-        key: Line(name, category_id, is_enabled, tokens or 0, is_meta_tool(name, kind))
+        key: ToolFacts(name, category_id, is_enabled, tokens or 0, is_meta_tool(name, kind))
         for key, name, kind, category_id, is_enabled, tokens in rows
     }
     return Snapshot(tools, read_permissions(members, roles))
@@ -229,7 +229,7 @@ def _role_change(key: int, before: Snapshot, after: Snapshot, had: set[int], hav
     was, will = before.opened_by(key), after.opened_by(key)
     names = before.permissions.names if key in before.permissions.names else after.permissions.names
 
-    def told_of(keys: Keys) -> tuple[str, ...]:
+    def texts_of(keys: Keys) -> tuple[str, ...]:
         return tuple(sorted(before.tools[key].name for key in keys))
 
     def tokens(keys: Keys) -> int:
@@ -237,8 +237,8 @@ def _role_change(key: int, before: Snapshot, after: Snapshot, had: set[int], hav
 
     return RoleChange(
         names[key],
-        told_of(will - was),
-        told_of(was - will),
+        texts_of(will - was),
+        texts_of(was - will),
         tokens(will - was) - tokens(was - will),
         len(have),
         len(have - had),

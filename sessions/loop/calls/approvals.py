@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 
 from capabilities.access.approval_rules.queries import ask_rules, asked_call
-from capabilities.contract.asking import (
+from capabilities.contract.approvals import (
     ASK_USER,
     MAX_HOURS,
     MAX_SHOWN,
@@ -156,18 +156,18 @@ def answer_of(approval: Approval) -> Outcome | None:
         return _response(approval)
     if approval.status == ApprovalStatus.DENIED:
         more = {"proposal": approval.proposal} if approval.proposal else {}
-        return refused(f"Denied by {who_answered(approval)} on {when_told(approval.decided_at)}.", **more)
+        return refused(f"Denied by {who_answered(approval)} on {moment_text(approval.decided_at)}.", **more)
     if approval.status == ApprovalStatus.EXPIRED:
         nobody = "answered the question" if approval.kind == ApprovalKind.QUESTION else "approved it"
         return refused(
-            f"Not run: nobody {nobody} until {when_told(approval.expires_at)}. Ask again, if it is still wanted."
+            f"Not run: nobody {nobody} until {moment_text(approval.expires_at)}. Ask again, if it is still wanted."
         )
     return refused("Not run: what was asked of a person does not stand any more.")
 
 
 def _response(approval: Approval) -> Outcome:
     how = "Answered" if approval.kind == ApprovalKind.QUESTION else "Answered in place of the tool, which did not run,"
-    receipt = f"{how} by {who_answered(approval)} on {when_told(approval.decided_at)}."
+    receipt = f"{how} by {who_answered(approval)} on {moment_text(approval.decided_at)}."
     return Outcome(StepStatus.DONE, approval.response, approval.response, context=(receipt,))
 
 
@@ -212,7 +212,7 @@ def used_up() -> Outcome:
 
 def too_late(approval: Approval) -> Outcome:
     return refused(
-        f"Not run: it was approved, and the approval could be used until {when_told(approval.expires_at)} only. "
+        f"Not run: it was approved, and the approval could be used until {moment_text(approval.expires_at)} only. "
         "Ask for the call again, if it is still wanted."
     )
 
@@ -220,7 +220,7 @@ def too_late(approval: Approval) -> Outcome:
 def receipt_of(approval: Approval) -> str:
     """Return the sentence that the model reads beside the result of an approved call. A query or two for whoever
     answered."""
-    return f"This call was approved by {who_answered(approval)} on {when_told(approval.decided_at)}."
+    return f"This call was approved by {who_answered(approval)} on {moment_text(approval.decided_at)}."
 
 
 def refused(message: str, **more: Any) -> Outcome:
@@ -236,5 +236,5 @@ def who_answered(approval: Approval) -> str:
     return email if name == email else f"{name} ({email})"
 
 
-def when_told(moment: datetime | None) -> str:
+def moment_text(moment: datetime | None) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else "an unknown day"

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 from django.utils import timezone
 
 from capabilities.common.text import storable, storable_json
-from capabilities.contract.asking import MAX_SHOWN, USUAL_HOURS, digest_of
+from capabilities.contract.approvals import MAX_SHOWN, USUAL_HOURS, digest_of
 from capabilities.contract.context import CallWaits, InputNeeded, LinkNeeded, Resumed, TaskStarted
 from capabilities.contract.forms import form_fields
 from capabilities.contract.masking import masked_in
 from capabilities.contract.wire import canonical_json
 from sessions.access import own_session
-from sessions.loop.calls.approvals import refused, when_told, who_answered
+from sessions.loop.calls.approvals import moment_text, refused, who_answered
 from sessions.loop.calls.preparing import Prepared
 from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
@@ -171,13 +171,13 @@ def answer_of(wait: CallWait) -> Outcome | None:
     if asked.status == ApprovalStatus.EXPIRED:
         nobody = "opened the link" if asked.kind == ApprovalKind.LINK else "filled in the form that it asked for"
         return refused(
-            f"Not finished: nobody {nobody} until {when_told(asked.expires_at)}. Ask again, if it is wanted."
+            f"Not finished: nobody {nobody} until {moment_text(asked.expires_at)}. Ask again, if it is wanted."
         )
     if asked.status == ApprovalStatus.VOID:
         return refused("Not finished: what was asked of a person does not stand any more.")
     if asked.status == ApprovalStatus.DENIED and (asked.is_own_url or asked.pk != wait.answer_id):
         how = "declined" if asked.action != "cancel" else "cancelled"
-        return refused(f"Not finished: {who_answered(asked)} {how} it on {when_told(asked.decided_at)}.")
+        return refused(f"Not finished: {who_answered(asked)} {how} it on {moment_text(asked.decided_at)}.")
     return None
 
 

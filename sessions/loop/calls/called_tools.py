@@ -25,8 +25,8 @@ from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
 from sessions.loop.tools.runtime import layers_of
 from sessions.models import Door, StepStatus, Turn
-from sessions.selection.loading.addresses import offered_to
 from sessions.selection.loading.loadable import LoadInputs, LoadTarget, read_place
+from sessions.selection.loading.offered import offered_to
 from sessions.selection.queries import loading_tools
 
 
@@ -44,16 +44,16 @@ class ResolvedCall:
     answer: Outcome | None = None
 
 
-def meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int] = ()) -> ResolvedCall:
+def resolve_call(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int] = ()) -> ResolvedCall:
     """The tool with its envelope in force. No query for one that is at hand.
 
     `sent` are the keys of the versions that the model was shown: one that is not in force any more is not run.
     """
-    wanted = _meant(turn, call, at_hand, sent)
+    wanted = _resolve(turn, call, at_hand, sent)
     return wanted if wanted.spec is None else replace(wanted, spec=in_force(wanted.spec, layers_of(turn)))
 
 
-def _meant(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int]) -> ResolvedCall:
+def _resolve(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int]) -> ResolvedCall:
     spec = at_hand.get(call.name)
     if spec is None and is_changed(call.name, sent):
         return ResolvedCall(call, answer=changed(call.name))

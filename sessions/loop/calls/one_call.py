@@ -24,7 +24,7 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.running.credentials.signing import credential_for
 from capabilities.running.kinds.lines import display
 from sessions.loop.calls import approvals, call_waits, delegation, tracing
-from sessions.loop.calls.called_tools import ResolvedCall, meant
+from sessions.loop.calls.called_tools import ResolvedCall, resolve_call
 from sessions.loop.calls.preparing import Prepared, prepare
 from sessions.loop.calls.trust import keep_trust
 from sessions.loop.clients.errors import CallStopped
@@ -56,9 +56,9 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
     if _is_elsewhere(step, approval, wait, steps):
         return
     sent = reply.tool_set.callable_ids if reply.tool_set is not None else ()
-    wanted = meant(turn, _call_of(reply, step), tools, sent)
+    wanted = resolve_call(turn, _call_of(reply, step), tools, sent)
     ready = _ready(turn, wanted, step, approval, wait)
-    fields = _meant_fields(turn, wanted, ready)
+    fields = _resolved_fields(turn, wanted, ready)
     if isinstance(ready, Prepared):
         allowed = _allowed(held, ready, approval, fields)
         if allowed is None:
@@ -229,7 +229,7 @@ def _run(held: Held, ready: Prepared, wait: CallWait | None) -> Outcome | None:
     return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)
 
 
-def _meant_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
+def _resolved_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
     """Return the step's fields beyond the call itself: the version that is called, its line for people, and the tool
     that it was called through."""
     spec, call = wanted.spec, wanted.call

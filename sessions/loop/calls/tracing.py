@@ -51,7 +51,7 @@ class Span:
         #: Tokens that a turn's model calls used so far, in this worker.
         self.used: Counter[str] = Counter()
 
-    def tell(self, attributes: Mapping[str, Any]) -> None:
+    def note(self, attributes: Mapping[str, Any]) -> None:
         if self.span is not None:
             self.span.set_attributes({name: value for name, value in attributes.items() if value not in (None, "")})
 
@@ -104,7 +104,7 @@ def invoke_agent(turn: Turn, claim: Claim) -> Iterator[Span]:
     top = (turn.charged_above or {}).get("turn", turn.pk)
     started = _sender.start_turn(f"invoke_agent {turn.agent.name}", turn.pk, top, claim.parent_id, claim.epoch)
     with _ended(Span(started)) as span:
-        span.tell(
+        span.note(
             {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.agent.name": turn.agent.name,
@@ -120,13 +120,13 @@ def invoke_agent(turn: Turn, claim: Claim) -> Iterator[Span]:
             yield span
         finally:
             _of_turn.reset(token)
-            span.tell(span.used)
+            span.note(span.used)
 
 
 def ask(turn: Turn, asking: Asking) -> Reply:
     """The model's reply, as `Asking.run`; its span counts tokens where the provider did."""
     with _child(f"chat {turn.model.name}") as span:
-        span.tell(
+        span.note(
             {
                 "gen_ai.operation.name": "chat",
                 "gen_ai.conversation.id": str(turn.session_id),
@@ -138,7 +138,7 @@ def ask(turn: Turn, asking: Asking) -> Reply:
         reply = asking.run()
         used = _used(reply)
         finished = [reply.finish_reason] if reply.finish_reason else None
-        span.tell({"gen_ai.response.model": reply.model, "gen_ai.response.finish_reasons": finished, **used})
+        span.note({"gen_ai.response.model": reply.model, "gen_ai.response.finish_reasons": finished, **used})
         if (of_turn := _of_turn.get()) is not None:
             of_turn.used.update(used)
         return reply
@@ -148,7 +148,7 @@ def ask(turn: Turn, asking: Asking) -> Reply:
 def execute_tool(ready: Prepared) -> Iterator[Span]:
     """The span of a call that runs, or goes on, now. A call that is refused before has none."""
     with _child(f"execute_tool {ready.spec.name}") as span:
-        span.tell(
+        span.note(
             {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": ready.spec.name,

@@ -83,7 +83,7 @@ class ModelCall:
 
     def _wait_after(self, failed: Failed, attempt: int) -> float:
         """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
-        said, left = self._said(failed), self._time_left()
+        said, left = self._failure_text(failed), self._time_left()
         wait: float = random.uniform(0.2, 0.6) * 2 ** (attempt - 1)  # noqa: S311
         if failed.wait is not None:
             wait = min(failed.wait, MAX_RETRY_AFTER)
@@ -98,7 +98,7 @@ class ModelCall:
             raise ModelError(failed.code, said, failed.wait) from failed
         return wait
 
-    def _said(self, failed: Failed) -> str:
+    def _failure_text(self, failed: Failed) -> str:
         """Return the failure's message for people, without the API key."""
         return self._without_key(failed.message, MAX_SAID)
 

@@ -76,8 +76,8 @@ def read_body(body: object) -> ErrorBody:
     """Read the error from any answer. Never raises."""
     value = _opened(body)
     words = _words(value, 0) or _collapsed(_as_text(value))
-    names = tuple(dict.fromkeys(each for name in _NAMES for each in _said(value, name)))
-    parameter = next(_said(value, "param"), "")
+    names = tuple(dict.fromkeys(each for name in _NAMES for each in _words_under(value, name)))
+    parameter = next(_words_under(value, "param"), "")
     return ErrorBody(words, names, parameter, _wait(value, words))
 
 
@@ -137,25 +137,25 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)[:MOST_READ]
 
 
-def _said(value: object, name: str, depth: int = 0) -> Iterator[str]:
+def _words_under(value: object, name: str, depth: int = 0) -> Iterator[str]:
     """Yield the texts and numbers under this name, in all places where an error's words may stand."""
     value = _opened(value, depth)
     if depth > MOST_DEPTH:
         return
     if isinstance(value, list):
         for each in value[:MOST_ENTRIES]:
-            yield from _said(each, name, depth + 1)
+            yield from _words_under(each, name, depth + 1)
     elif isinstance(value, Mapping):
         if isinstance(value.get(name), str | int) and not isinstance(value.get(name), bool):
             yield str(value[name])[:200]
         for inner in (*_WORDS, *_MORE):
             if isinstance(value.get(inner), Mapping | list | str):
-                yield from _said(value[inner], name, depth + 1)
+                yield from _words_under(value[inner], name, depth + 1)
 
 
 def _wait(value: object, words: str) -> float | None:
     for name in ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter"):
-        for said in _said(value, name):
+        for said in _words_under(value, name):
             seconds = _seconds(said if re.search("[a-z]", said) else f"{said}s")
             if seconds is not None:
                 return seconds

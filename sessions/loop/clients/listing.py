@@ -68,10 +68,10 @@ def known_window(name: str, vendor: Vendor) -> int | None:
 
 def _window_of(row: Mapping[str, Any]) -> int | None:
     """Return the context window that the server itself states; None where it states none that is possible."""
-    return next((each for each in _told(row) if _is_window(each)), None)
+    return next((each for each in _known_sizes(row) if _is_window(each)), None)
 
 
-def _told(row: Mapping[str, Any]) -> Iterator[Any]:
+def _known_sizes(row: Mapping[str, Any]) -> Iterator[Any]:
     yield from (row.get(name) for name in _WINDOWS)
     meta = row.get("meta")
     if isinstance(meta, Mapping):  # llama.cpp

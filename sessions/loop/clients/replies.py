@@ -154,19 +154,21 @@ class ReplyReader(ABC):
         calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
         unsaid = "".join(self._unsaid)
-        return Reply(self._said(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed, self.model)
+        return Reply(
+            self._output_text(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed, self.model
+        )
 
     def build_half(self) -> Reply:
         """Build the reply that was stopped in the middle: without calls, which are cut off, and without extras, which a
         model refuses in parts. Safe while the reply goes on."""
         begun = [part for piece in list(self.pieces) for part in (piece.name, piece.arguments)]
-        return Reply(self._said(), (), self.finish_reason, self.usage, unsaid="".join([*self._unsaid, *begun]))
+        return Reply(self._output_text(), (), self.finish_reason, self.usage, unsaid="".join([*self._unsaid, *begun]))
 
     @property
     def usage(self) -> Usage | None:
         return usage_of(self._usage, self.base_url, self.dialect)
 
-    def _said(self) -> str:
+    def _output_text(self) -> str:
         return storable("".join(self._text))
 
     def add_text(self, text: str) -> str:

@@ -52,7 +52,7 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Line:
+class ShownTools:
     """Tools that a model was shown in a session, and words about them, in the order of its requests."""
 
     #: Which model it is, as `model_mark` says.
@@ -95,7 +95,7 @@ class Line:
 
 def line_for(
     turn: Turn, held: Held, steps: Steps, tool_set: ToolSet, selection: Selection | None = None
-) -> Line | None:
+) -> ShownTools | None:
     """Return the line with which the next call of an agent that adds tools gets this selection; None for any other
     agent, and where its model does not take that, or a client of the gateway brought tools, which an event says once a
     turn.
@@ -108,19 +108,19 @@ def line_for(
         return None
     if because := "client_tools" if tool_set.client_tools else turn.model.why_no_added_tools:
         told = {"because": because, "mode": str(LoadingMode.SAME_RUN), "model": turn.model.name}
-        _say_once(turn, held, "native_unavailable", told)
+        _note_once(turn, held, "native_unavailable", told)
         return None
     last = _last_line(turn, steps)
     if last is None or not last.base.version_ids:
-        return Line(model_mark(turn), tool_set)
+        return ShownTools(model_mark(turn), tool_set)
     if because := _why_anew(turn, last, tool_set, is_new=selection is not None):
         return _anew(turn, held, last, tool_set, because)
     return last if selection is None else _grown(turn, held, steps, last, tool_set, selection)
 
 
 def in_conversation(
-    turn: Turn, held: Held, past: Past, steps: Steps, tool_set: ToolSet, line: Line | None
-) -> tuple[Conversation, Line | None]:
+    turn: Turn, held: Held, past: Past, steps: Steps, tool_set: ToolSet, line: ShownTools | None
+) -> tuple[Conversation, ShownTools | None]:
     """The conversation with what was added to it, and the line that it carries: where an item would fall out with the
     turns that are cut, the tools are declared anew. Raises TooLong."""
     own = steps.in_order()
@@ -143,7 +143,7 @@ def in_conversation(
     return replace(talk, turns_cut=talk.turns_cut + turns_cut), line
 
 
-def _last_line(turn: Turn, steps: Steps) -> Line | None:
+def _last_line(turn: Turn, steps: Steps) -> ShownTools | None:
     """Return the line that the agent's last call in the session carried, with the steps that this turn stored since and
     no call carried yet: a worker died in between. None where there is no such call, or its line is not to be found."""
     marks, organisation = line_marks(turn), turn.organisation_id
@@ -151,7 +151,7 @@ def _last_line(turn: Turn, steps: Steps) -> Line | None:
     if base is None:
         return None
     added = [Added(step, tool_set_of(key, organisation) if key is not None else None) for step, key in marks["added"]]
-    line = Line(marks["model"], base, tuple(added), frozenset(marks["unavailable"]))
+    line = ShownTools(marks["model"], base, tuple(added), frozenset(marks["unavailable"]))
     begun = steps.replies[-1].index if steps.replies else 0
     for step in steps.added:
         if step.index > begun and step.pk not in line.steps:
@@ -163,7 +163,7 @@ def _last_line(turn: Turn, steps: Steps) -> Line | None:
 # -- Anew -------------------------------------------------------------------------------------------------------------
 
 
-def _why_anew(turn: Turn, line: Line, tool_set: ToolSet, *, is_new: bool) -> str:
+def _why_anew(turn: Turn, line: ShownTools, tool_set: ToolSet, *, is_new: bool) -> str:
     """Return why the line cannot go on with these tools, in a word; empty where it can."""
     declared, wanted = line.declared, dict(_declared(tool_set))
     if line.model != model_mark(turn):
@@ -200,18 +200,20 @@ def _may_be_sent(turn: Turn, version_ids: list[int]) -> bool:
     return len(kept) == len(version_ids)
 
 
-def _anew(turn: Turn, held: Held, line: Line, tool_set: ToolSet, because: str) -> Line:
+def _anew(turn: Turn, held: Held, line: ShownTools, tool_set: ToolSet, because: str) -> ShownTools:
     """A line that begins with all tools in `tools`; with an event, but where another model gets a line without more."""
     if line.added or because != "model":
         told = {"because": because, "count": len(tool_set.version_ids), "tokens": tool_set.tokens}
         ledger.write_event(held.claim, "tools_declared_anew", told)
-    return Line(model_mark(turn), tool_set)
+    return ShownTools(model_mark(turn), tool_set)
 
 
 # -- Added ------------------------------------------------------------------------------------------------------------
 
 
-def _grown(turn: Turn, held: Held, steps: Steps, line: Line, tool_set: ToolSet, selection: Selection) -> Line:
+def _grown(
+    turn: Turn, held: Held, steps: Steps, line: ShownTools, tool_set: ToolSet, selection: Selection
+) -> ShownTools:
     """The line with the tools that it does not declare yet, and with words on those that came and went; stored as a
     step where there is something to say."""
     declared, wanted = line.declared.keys(), dict(_declared(tool_set)).keys()
@@ -277,15 +279,15 @@ def _entries(tool_set: ToolSet) -> int:
     return len(spaces) + 1 if spaces else 0
 
 
-def tell_search(turn: Turn, held: Held) -> None:
+def note_unsearched(turn: Turn, held: Held) -> None:
     """Say once a turn, as an event, why the provider does not search what the agent could load; nothing for an agent
     that does not ask for that. One query at most."""
     if turn.agent.loading_mode == LoadingMode.NATIVE_SEARCH and not searches_in(turn):
         told = {"because": turn.model.why_no_tool_search or "client_tools", "model": turn.model.name}
-        _say_once(turn, held, "search_unavailable", told)
+        _note_once(turn, held, "search_unavailable", told)
 
 
-def _say_once(turn: Turn, held: Held, event: str, told: Mapping[str, Any]) -> None:
+def _note_once(turn: Turn, held: Held, event: str, told: Mapping[str, Any]) -> None:
     """Write the event where the turn has none of its kind. One query."""
     if not TurnEvent.objects.filter(turn=turn, type=event).exists():
         ledger.write_event(held.claim, event, told)

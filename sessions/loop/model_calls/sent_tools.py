@@ -15,7 +15,7 @@ from capabilities.choosing.pipeline.specs import current_specs, remember_specs
 from capabilities.contract.loading import CREATE_TOOL
 from capabilities.language_models.providers.resolve import provider_of
 from capabilities.models import LoadingMode, Tool
-from sessions.loop.conversation.added_tools import Line, line_for, tell_search
+from sessions.loop.conversation.added_tools import ShownTools, line_for, note_unsearched
 from sessions.loop.conversation.continuations import changes_in
 from sessions.loop.conversation.steps import Steps
 from sessions.loop.conversation.wanted_tools import wanted_in
@@ -51,7 +51,7 @@ class Carried:
     #: Names of what loads others and was left out, for nothing matched the message.
     left_loaders: frozenset[str] = frozenset()
     #: Where the agent adds tools to the conversation: what of the set stands in `tools`, and what was added.
-    line: Line | None = None
+    line: ShownTools | None = None
 
     @property
     def declared(self) -> ToolSet:
@@ -98,7 +98,7 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
     if turn.session.load_count == last.load_count and not _has_new_own_tool(turn, last.tool_set, steps.calls):
         return replace(frozen, line=line_for(turn, held, steps, last.tool_set))
     if changes_in([step.tool_set_id for step in model_steps]) >= settings.TOOLHUB_MAX_CONTINUATIONS:
-        _say_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
+        _note_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
         return replace(frozen, line=line_for(turn, held, steps, last.tool_set))
     turn.has_loads = True
     return _selected(turn, held, steps, decided)
@@ -162,7 +162,7 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
     selection = select_tools(turn, decided)
     if selection.stale or selection.new_initial:
         settle(LoadTarget(turn.session, turn.agent), selection)
-    _tell(held, selection)
+    _note_dropped(held, selection)
     check_client_tools(turn, (tool.name for tool in selection.tools))
     if not steps.calls:  # it counts for the first reply alone
         check_choice(turn, (tool.name for tool in selection.tools))
@@ -171,7 +171,7 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
         remember_specs(selection.tools, organisation_id=turn.organisation_id, at=turn.registry_version)
     if turn.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
         return Carried(tool_set, selection.load_count)
-    tell_search(turn, held)
+    note_unsearched(turn, held)
     return Carried(
         tool_set,
         selection.load_count,
@@ -186,7 +186,7 @@ def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> 
     )
 
 
-def _tell(held: Held, selection: Selection) -> None:
+def _note_dropped(held: Held, selection: Selection) -> None:
     """Write events, for whoever watches, about loads that fell and tools that were left out."""
     if selection.stale:
         fallen = [{"name": load.bundle.name, "reason": str(reason)} for load, reason in selection.stale]
@@ -202,6 +202,6 @@ def _tell(held: Held, selection: Selection) -> None:
         ledger.write_event(held.claim, "tools_over_limit", {"count": len(over), "tools": over[:20]})
 
 
-def _say_once(turn: Turn, held: Held, text: str) -> None:
+def _note_once(turn: Turn, held: Held, text: str) -> None:
     if not Step.objects.filter(turn=turn, kind=StepKind.NOTE, text=text).exists():
         ledger.add_note(held.claim, text)

@@ -13,7 +13,7 @@ from sessions.loop.conversation.steps import Steps, read_steps, steps_of
 from sessions.loop.run.parking import settle
 from sessions.loop.tools import execution
 from sessions.models import Turn
-from sessions.selection.loading.addresses import offered_to
+from sessions.selection.loading.offered import offered_to
 from sessions.selection.tool_sets import keep_tool_set
 from sessions.turns import ledger
 from sessions.turns.held import Held

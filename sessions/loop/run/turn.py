@@ -228,7 +228,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     counted = talk.tokens + carried.tokens
     was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
     admitted = reserve_call(turn, held.claim, counted, with_whole_answer=was_cut)
-    _tell_cut(turn, held, talk)
+    _note_cut(turn, held, talk)
     is_first = not steps.calls
     reply = _call_model(turn, held, carried, past, talk, admitted, is_first=is_first)
     if not admitted.is_capped or reply["finish_reason"] != LENGTH:
@@ -292,7 +292,7 @@ def _call_model(
             "prompt_bytes": prefix.prompt_bytes,
             "prefix_bytes": prefix.prefix_bytes,
             "reserved": admitted.reserved,
-            **_said(turn, talk, sent.tokens, reply, started_at),
+            **_reply_fields(turn, talk, sent.tokens, reply, started_at),
             **_found(reply, sent.declared),
         }
 
@@ -344,7 +344,7 @@ def _display_of(function: Mapping[str, str]) -> str:
     return "" if line == function["name"] else line
 
 
-def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
+def _note_cut(turn: Turn, held: Held, talk: Conversation) -> None:
     """Write an event on the parts that were left out of the request; none in a round that leaves out the same."""
     cut = {"turns": talk.turns_cut, "parts": talk.parts_cut}
     if not any(cut.values()):
@@ -354,7 +354,9 @@ def _tell_cut(turn: Turn, held: Held, talk: Conversation) -> None:
         ledger.write_event(held.claim, "history_cut", cut)
 
 
-def _said(turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, started_at: datetime) -> dict[str, Any]:
+def _reply_fields(
+    turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, started_at: datetime
+) -> dict[str, Any]:
     """A model step's fields of what the model said, of what that cost, and of what it was made of as we count it. At
     most one query, for the organisation's own prices, where this process has not read them."""
     answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)

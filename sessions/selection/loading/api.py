@@ -22,7 +22,7 @@ from sessions.selection.loading import writes as loading
 from sessions.selection.loading.loadable import LoadResult, LoadTarget
 from sessions.selection.loading.queries import (
     LOADABLE_AT_ONCE,
-    Line,
+    BundleRow,
     LoadablePart,
     NoSuchPart,
     history_of,
@@ -266,7 +266,7 @@ def _categories_for(member: Membership, session: ChatSession, agent: Agent) -> l
     return [Bundle(name, category_ids=frozenset({key})) for name, key in rows]
 
 
-def _shown(lines: list[Line]) -> list[dict[str, Any]]:
+def _shown(lines: list[BundleRow]) -> list[dict[str, Any]]:
     """Return the lines as LoadableOut wants them; who loaded them and when is one query, where anything is loaded."""
     keys = [line.load_id for line in lines if line.load_id is not None]
     rows = (

@@ -70,7 +70,7 @@ def _listed(names: list[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class BundleRow:
     """Bundle that is loaded or could be, with those of its tools that the session's member may use."""
 
     name: str
@@ -112,11 +112,11 @@ class Loads:
     #: Selection that a turn of this agent would carry now.
     selection: Selection
     #: In the order of the agent's allowed list; categories behind, in the order in which they were loaded.
-    loaded: list[Line]
+    loaded: list[BundleRow]
     #: Bundles that it may load and has not, as far as they were asked for; and where to go on (LoadablePart).
-    loadable: list[Line]
+    loadable: list[BundleRow]
     #: Whole categories that could be loaded, where they were asked for.
-    categories: list[Line]
+    categories: list[BundleRow]
     next_after: tuple[str, ...] = ()
 
 
@@ -180,15 +180,15 @@ def _at_hand(agent: Agent, holdings: Holdings, offer: Offer) -> Offer:
     return Offer(tuple(way for way in offer.ways if way.bundle in sent))
 
 
-def _with_tools(reading: LoadInputs, bundles: Iterable[Bundle]) -> list[Line]:
+def _with_tools(reading: LoadInputs, bundles: Iterable[Bundle]) -> list[BundleRow]:
     """Build a line for each bundle; one without a tool that the member may use is not listed."""
     return [line for line in (_line(reading, each) for each in bundles) if line.tools]
 
 
-def _line(reading: LoadInputs, bundle: Bundle, load: Load | None = None, *, is_loaded: bool = False) -> Line:
+def _line(reading: LoadInputs, bundle: Bundle, load: Load | None = None, *, is_loaded: bool = False) -> BundleRow:
     candidates = reading.usable_of(bundle)
     specs = [each.spec for each in candidates]
-    return Line(
+    return BundleRow(
         name=bundle.name,
         title=next((spec.category_title for spec in specs if bundle.kind == "category"), bundle.name),
         kind=bundle.kind,

@@ -20,7 +20,7 @@ from sessions.selection.loading.panel import panel_of
 from sessions.selection.loading.queries import history_page, load_for, sentence_of
 from sessions.selection.loading.writes import By
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership
 from toolhub.tenants.pages import signed_in
 

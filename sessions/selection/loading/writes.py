@@ -143,7 +143,7 @@ def _load_bundle(reading: LoadInputs, bundle: Bundle, by: By) -> LoadResult:
     )
     count_load(reading.place.session)
     if by.source == LoadSource.PERSON:
-        record("session.load", row, actor=by.member, after=_told(reading.place, bundle))
+        record("session.load", row, actor=by.member, after=_audited(reading.place, bundle))
     return _loaded(reading, bundle, by)
 
 
@@ -323,5 +323,5 @@ def count_load(session: ChatSession) -> None:
     ChatSession.objects.filter(pk=session.pk).update(load_count=F("load_count") + 1)
 
 
-def _told(place: LoadTarget, bundle: Bundle) -> dict[str, Any]:
+def _audited(place: LoadTarget, bundle: Bundle) -> dict[str, Any]:
     return {"session": str(place.session.pk), "agent": place.agent.slug, "name": bundle.name, "what": bundle.source}

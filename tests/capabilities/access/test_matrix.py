@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from capabilities.access.roles.writes import Rule, rules_told, set_role_rules
+from capabilities.access.roles.writes import Rule, rules_as_text, set_role_rules
 from capabilities.models import Role, RoleMembership, RoleRule, Tool
 from tests.cast import make_category, make_member, make_tool
 from toolhub.tenants.models import AdminRight, AuditEntry, Membership, Organisation, Right
@@ -54,7 +54,7 @@ def stamp_in(page: bytes) -> str:
 
 def rules_told_by(role: Role) -> list[str]:
     with organisation_scope(role.organisation):
-        return rules_told(role)
+        return rules_as_text(role)
 
 
 GAIN = {"coder:c:web:": "allow", "coder:c:file:allow": "allow"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.contract.asking import ALWAYS, FIRST_IN_SESSION, NEVER, AskedCall, AskRule, rules_of
+from capabilities.contract.approvals import ALWAYS, FIRST_IN_SESSION, NEVER, AskedCall, AskRule, rules_of
 from capabilities.contract.effective import Effective, effective_for, restored
 
 NORMAL = {"type": "string", "default": "normal"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from capabilities.contract.patterns import Patterns, matching_pattern
 from capabilities.contract.policy import (
-    Layer,
+    PolicyLayer,
     PolicyRules,
     Profile,
     Rule,
@@ -43,7 +43,7 @@ MINIMAL = Profile(
 
 
 def kept(*layers: PolicyRules, tools: Any = TOOLS) -> list[str]:
-    found = filtered(tools, [Layer(f"layer {number}", rules) for number, rules in enumerate(layers, start=1)])
+    found = filtered(tools, [PolicyLayer(f"layer {number}", rules) for number, rules in enumerate(layers, start=1)])
     return [tool.name for tool in found.tools]
 
 
@@ -55,7 +55,7 @@ def names(*tools: Tool) -> list[str]:
 
 
 def test_zs_23_it_takes_tools_and_a_policy_and_gives_tools_and_reasons() -> None:
-    found = filtered([READ, SHELL], [Layer("the policy", PolicyRules(deny=("shell",)))])
+    found = filtered([READ, SHELL], [PolicyLayer("the policy", PolicyRules(deny=("shell",)))])
 
     assert found.tools == (READ,)
     assert [(each.tool, each.reason) for each in found.rulings] == [
@@ -124,7 +124,7 @@ def test_zs_30_the_profile_minimal_keeps_its_seven() -> None:
 
 
 def test_zs_31_nothing_that_minimal_keeps_changes_anything() -> None:
-    found = filtered(TOOLS, [Layer("it", PolicyRules(profile=MINIMAL))])
+    found = filtered(TOOLS, [PolicyLayer("it", PolicyRules(profile=MINIMAL))])
 
     assert {tool.effect for tool in found.tools} == {"read"}
     assert [each.reason for each in found.rulings if each.tool == "memory_store"] == [
@@ -133,7 +133,10 @@ def test_zs_31_nothing_that_minimal_keeps_changes_anything() -> None:
 
 
 def test_zs_33_the_same_policy_and_tools_give_the_same_again() -> None:
-    layers = [Layer("one", PolicyRules(allow=("group:*",), deny=("*_write",))), Layer("two", PolicyRules(MINIMAL))]
+    layers = [
+        PolicyLayer("one", PolicyRules(allow=("group:*",), deny=("*_write",))),
+        PolicyLayer("two", PolicyRules(MINIMAL)),
+    ]
 
     assert filtered(TOOLS, layers) == filtered(TOOLS, layers)
 
@@ -160,7 +163,9 @@ def test_zs_34_each_tool_has_the_layer_and_the_rule_that_kept_or_dropped_it(
 
 
 def test_zs_34_the_layer_that_dropped_it_is_named_and_later_ones_are_not_asked() -> None:
-    found = filtered([SHELL], [Layer("first", PolicyRules(deny=("shell",))), Layer("second", PolicyRules(deny=("*",)))])
+    found = filtered(
+        [SHELL], [PolicyLayer("first", PolicyRules(deny=("shell",))), PolicyLayer("second", PolicyRules(deny=("*",)))]
+    )
 
     assert [each.reason for each in found.rulings] == ["first denies shell"]
 
@@ -212,13 +217,15 @@ SOME_TOOLS = st.lists(st.sampled_from(TOOLS), unique=True)
 @given(SOME_TOOLS, st.lists(RULES, max_size=3))
 @settings(max_examples=200, deadline=None)
 def test_what_comes_out_was_put_in_in_its_order_and_the_same_again(tools: list[Tool], rules: list[PolicyRules]) -> None:
-    layers = [Layer(str(number), each) for number, each in enumerate(rules)]
+    layers = [PolicyLayer(str(number), each) for number, each in enumerate(rules)]
 
     found = filtered(tools, layers)
 
     assert list(found.tools) == [tool for tool in tools if tool in found.tools]
     assert (
-        found == filtered(tools, layers) == filtered(tools, [Layer(each.title, again(each.rules)) for each in layers])
+        found
+        == filtered(tools, layers)
+        == filtered(tools, [PolicyLayer(each.title, again(each.rules)) for each in layers])
     )
     assert filtered(found.tools, layers).tools == found.tools
     asked = [each.tool for each in found.rulings if each.layer == "0"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.contract.versions import (
-    Line,
+    DiffLine,
     Piece,
     SchemaChange,
     is_breaking,
@@ -250,10 +250,10 @@ def test_lines_have_their_numbers_on_both_sides_and_gaps_between() -> None:
     after = before.replace("line 6", "line six")
 
     assert line_pieces(before, after, context=1) == [
-        Line("gap"),
-        Line("same", "line 5", 5, 5),
-        Line("removed", "line 6", before=6),
-        Line("added", "line six", after=6),
-        Line("same", "line 7", 7, 7),
+        DiffLine("gap"),
+        DiffLine("same", "line 5", 5, 5),
+        DiffLine("removed", "line 6", before=6),
+        DiffLine("added", "line six", after=6),
+        DiffLine("same", "line 7", 7, 7),
     ]
     assert line_pieces(before, before) == []

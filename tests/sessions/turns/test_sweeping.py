@@ -167,14 +167,14 @@ def test_more_failing_rows_than_a_sweep_takes_do_not_crowd_out_the_others(
     for number in range(1, 4):
         remind(attacker, number=number, due_at=timezone.now() - 2 * AGO)
     remind(victim)
-    real = periodic.tell
+    real = periodic.post_notice
 
-    def tell(session: ChatSession, text: str) -> Notice:
+    def post_notice(session: ChatSession, text: str) -> Notice:
         if session.pk == attacker.pk:
             raise RuntimeError("no")
         return real(session, text)
 
-    monkeypatch.setattr(periodic, "tell", tell)
+    monkeypatch.setattr(periodic, "post_notice", post_notice)
 
     sweep()
     sweep()
@@ -229,7 +229,7 @@ ITEMS: dict[str, tuple[Any, str, Callable[[ChatSession], object]]] = {
     "waiting turn": (parking, "resume", waiting),
     "approval": (asked, "settle", ask),
     "connected account": (asked, "settle", connected),
-    "reminder": (periodic, "tell_reminder", remind),
+    "reminder": (periodic, "deliver_reminder", remind),
     "schedule": (periodic, "run_schedule", schedule),
     "schedule of a member who left": (periodic, "switch_off_schedule", left),
     "grant": (periodic, "lapse_grant", lambda session: overdue_grant(session, "tool")),
@@ -317,7 +317,7 @@ def test_a_step_that_fails_as_a_whole_keeps_no_other_from_running(
     def fails(*_: object) -> None:
         raise RuntimeError("broken")
 
-    broken = {"reminders": (periodic, "tell_reminders"), "reap": (reaping, "reap"), "ring": (worker, "unrung")}[step]
+    broken = {"reminders": (periodic, "deliver_reminders"), "reap": (reaping, "reap"), "ring": (worker, "unrung")}[step]
     monkeypatch.setattr(*broken, fails)
 
     sweep()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from celery import signals
 
-from capabilities.running.mcp_client.addresses import ServerAddress
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from sessions.worker import process as worker
 from tests.capabilities.running.mcp_client.scripted import wait_until
 from tests.capabilities.running.mcp_client.test_client import SCRIPT, pid_of, text_of

@@ -17,8 +17,8 @@ from django.utils import timezone
 from capabilities.catalogue.imports.runs import run_import
 from capabilities.catalogue.imports.writes import accept_imported, import_rows
 from capabilities.catalogue.servers import refresh
-from capabilities.catalogue.servers.asking import LIST_SECONDS, ask_for_tools
 from capabilities.catalogue.servers.listening import renew_listening, take_to_listen
+from capabilities.catalogue.servers.tool_lists import LIST_SECONDS, ask_for_tools
 from capabilities.catalogue.versions.writes import decide_version
 from capabilities.models import ConnectionTest, McpServer, StoredSecret, Tool, ToolImport, ToolVersion, VersionStatus
 from sessions.insight.connections.runs import run_connection_test

@@ -142,12 +142,12 @@ def _read_choice(sheet: Sheet, parameter: Parameter) -> Any:
         for match in re.finditer(rf"(?<![\w-]){pattern}(?:s|es|d|ed)?(?![\w-])", sheet.left(), re.IGNORECASE):
             mention = Found(choice, *match.span())
             found = _with_name(sheet, mention, parameter)
-            if parameter.required or found != mention or _is_meant(sheet, found):
+            if parameter.required or found != mention or _is_about_deed(sheet, found):
                 return sheet.take(found)
     return None
 
 
-def _is_meant(sheet: Sheet, found: Found) -> bool:
+def _is_about_deed(sheet: Sheet, found: Found) -> bool:
     """Return whether a found value belongs to the deed: "closed tickets", or beside a text that is set apart or not
     wanted."""
     if sheet.in_payload(found):

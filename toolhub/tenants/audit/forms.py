@@ -6,8 +6,8 @@ from datetime import date
 
 from django import forms
 
-from toolhub.tenants.addresses import ListAddress
 from toolhub.tenants.audit.queries import AuditFilter
+from toolhub.tenants.list_address import ListAddress
 
 
 class AuditFilterForm(ListAddress):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import CATEGORY_RIGHTS, EVERY_CATEGORY, Access, Membership, Right
 from toolhub.tenants.people.invitations import offered_roles
 from toolhub.tenants.people.writes import GivenRight, accesses_to_give, category_names

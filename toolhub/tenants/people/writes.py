@@ -176,7 +176,7 @@ def register_end(forget: OnEnd) -> None:
 
 def _end_membership(member: Membership, actor: Membership | None) -> None:
     _check_admin_stays(member)
-    before = {"access": member.access, "rights": _told(held_rights(member))}
+    before = {"access": member.access, "rights": _audited_rights(held_rights(member))}
     now = timezone.now()
     AdminRight.objects.filter(membership=member).delete()
     member.api_tokens.filter(revoked_at=None).update(revoked_at=now)
@@ -229,7 +229,7 @@ def _set_rights(member: Membership, wanted: set[GivenRight], actor: Membership) 
     for given in held - wanted:
         AdminRight.objects.filter(membership=member, right=given.right, category=given.category).delete()
     if wanted != held:
-        before, after = {"rights": _told(held)}, {"rights": _told(wanted)}
+        before, after = {"rights": _audited_rights(held)}, {"rights": _audited_rights(wanted)}
         record("member.rights", member, actor=actor, before=before, after=after)
         member.refresh_from_db(fields=["admin_rights"])
 
@@ -273,5 +273,5 @@ def held_rights(member: Membership) -> set[GivenRight]:
     return {GivenRight(Right(each.right), each.category) for each in member.admin_rights.all()}
 
 
-def _told(rights: set[GivenRight]) -> list[Any]:
+def _audited_rights(rights: set[GivenRight]) -> list[Any]:
     return sorted(str(given) for given in rights)

@@ -6,7 +6,7 @@ from django import forms
 
 from capabilities.agents.sharing.publications.queries import WHOSE
 from capabilities.models import Audience
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 
 class PublicationsAddress(ListAddress):

@@ -98,7 +98,7 @@ def run(url: str, sql: str, parameters: Sequence[str], limits: Limits) -> Table:
         except psycopg.Error as error:
             if time.monotonic() >= deadline:
                 raise ToolError(_too_long(limits)) from error
-            raise ToolError(_told(error)) from error
+            raise ToolError(_error_text(error)) from error
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def _too_long(limits: Limits) -> str:
     return f"The query took longer than {duration(limits.seconds)} and was stopped: ask for less."
 
 
-def _told(error: psycopg.Error) -> str:
+def _error_text(error: psycopg.Error) -> str:
     said = (error.diag.message_primary or "the connection was lost")[:500].rstrip(".")
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
         return f"Only reading is allowed: {said}."

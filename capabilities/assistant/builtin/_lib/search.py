@@ -28,7 +28,7 @@ Matcher = Callable[[Sequence[str], int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """A line of a file; numbers count from 1."""
 
     file: str
@@ -106,8 +106,8 @@ def _regex_matcher(context: ToolContext, pattern: str, ignore_case: bool) -> Mat
     return matches
 
 
-def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    batch: list[Line] = []
+def _batches(lines: Iterator[SourceLine]) -> Iterator[list[SourceLine]]:
+    batch: list[SourceLine] = []
     most, size = FIRST_BATCH, 0
     for line in lines:
         batch.append(line)
@@ -121,7 +121,7 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
 
 def _lines(
     context: ToolContext, path: str, wanted: Callable[[str], bool], skip: frozenset[str], notes: set[str]
-) -> Iterator[Line]:
+) -> Iterator[SourceLine]:
     """Each line to search, until the bytes or the time are used up."""
     deadline = time.monotonic() + min(SEARCH_SECONDS, context.timeout / 2)
     left = SEARCH_BYTES
@@ -136,7 +136,7 @@ def _lines(
             if len(line) > LINE_LIMIT:
                 notes.add(f"Lines over {LINE_LIMIT} characters were skipped.")
             else:
-                yield Line(name, number, line.rstrip("\r\n"))
+                yield SourceLine(name, number, line.rstrip("\r\n"))
 
 
 def _contents(

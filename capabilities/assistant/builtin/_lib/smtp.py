@@ -51,7 +51,7 @@ def sign_in(server: MailServer, seconds: float) -> None:
 
 
 @contextmanager
-def _signed_in(server: MailServer, seconds: float) -> Iterator[tuple[Backend, Line]]:
+def _signed_in(server: MailServer, seconds: float) -> Iterator[tuple[Backend, MailConnection]]:
     if not (server.user + server.password).isascii():  # smtplib sends no other
         raise ToolError("The mail server's user and password may have only ASCII characters.")
     until = time.monotonic() + seconds
@@ -59,7 +59,7 @@ def _signed_in(server: MailServer, seconds: float) -> Iterator[tuple[Backend, Li
         addresses = resolve_checked(server.host, server.port, timeout=seconds, ports=PORTS)
     except EgressError as error:
         raise ToolError(f"The mail server: {error}") from error
-    line = Line(addresses, until)
+    line = MailConnection(addresses, until)
     backend = Backend(server, line)
     with _explained(server, line), line.cut_at_the_end():
         try:
@@ -70,7 +70,7 @@ def _signed_in(server: MailServer, seconds: float) -> Iterator[tuple[Backend, Li
                 backend.close()
 
 
-class Line:
+class MailConnection:
     """The connection of one mail: where it may go, when it ends, and what became of it."""
 
     def __init__(self, addresses: Sequence[str], until: float) -> None:
@@ -112,7 +112,7 @@ class Line:
 class Backend(EmailBackend):
     """Django's own, on our line."""
 
-    def __init__(self, server: MailServer, line: Line) -> None:
+    def __init__(self, server: MailServer, line: MailConnection) -> None:
         super().__init__(
             host=server.host,
             port=server.port,
@@ -131,7 +131,7 @@ class Backend(EmailBackend):
         return lambda *arguments, **options: _on(self.line, base)(*arguments, **options)
 
 
-def _on(line: Line, base: type[smtplib.SMTP]) -> type[smtplib.SMTP]:
+def _on(line: MailConnection, base: type[smtplib.SMTP]) -> type[smtplib.SMTP]:
     class Connection(base):  # type: ignore[misc, valid-type]
         """Goes to a checked address. The name is what the certificate must be for."""
 
@@ -161,7 +161,7 @@ def _on(line: Line, base: type[smtplib.SMTP]) -> type[smtplib.SMTP]:
 
 
 @contextmanager
-def _explained(server: MailServer, line: Line) -> Iterator[None]:
+def _explained(server: MailServer, line: MailConnection) -> Iterator[None]:
     """Exceptions as sentences. What the server says about a recipient helps; the rest of its words is left out."""
     try:
         yield

@@ -10,7 +10,7 @@ from capabilities.catalogue.python_tools.helper_modules.queries import STATE_FIL
 from capabilities.catalogue.python_tools.helper_modules.writes import MAX_DESCRIPTION
 from capabilities.models import HelperModule, HelperVersion
 from capabilities.running.sandbox import MAX_CODE
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 
 _MONO = {"class": "mono", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 BEGIN = (

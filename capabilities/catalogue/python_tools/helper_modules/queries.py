@@ -13,7 +13,7 @@ from django.http import Http404
 from capabilities.catalogue.versions.queries import Lines, modules_waiting_for, shown_lines, with_state
 from capabilities.common import confined
 from capabilities.contract.context import ToolError
-from capabilities.contract.versions import Line
+from capabilities.contract.versions import DiffLine
 from capabilities.models import HelperModule, HelperUse, HelperVersion, Tool, ToolVersion, VersionStatus
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.keyset import PAGE, Keyset, Page
@@ -197,4 +197,4 @@ def difference_between(first: HelperVersion, second: HelperVersion) -> ModuleDif
         found = confined.run("versions", asked, first.organisation_id)["lines"]["Code"]
     except ToolError as error:
         return ModuleDifference(first, second, error=str(error))
-    return ModuleDifference(first, second, [shown_lines("Code", [Line(**each) for each in found])], as_json=found)
+    return ModuleDifference(first, second, [shown_lines("Code", [DiffLine(**each) for each in found])], as_json=found)

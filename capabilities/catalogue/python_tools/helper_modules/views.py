@@ -42,7 +42,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import marked, numbered_lines
 from capabilities.models import HelperModule, HelperVersion, VersionStatus
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.addresses import ListAddress
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.pages import signed_in
 

@@ -34,11 +34,11 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
     except ChangeRefused as error:
         messages.error(request, f"{error} Nothing was changed.")
     else:
-        messages.success(request, changed_told(done, len(names)))
+        messages.success(request, changed_text(done, len(names)))
     return redirect(page_before(request, member))
 
 
-def changed_told(done: ToolsChanged, of: int) -> str:
+def changed_text(done: ToolsChanged, of: int) -> str:
     """Return the outcome of the change, in a sentence or two."""
     told = f"Changed {len(done.changed):,} of {of:,} tool{'' if of == 1 else 's'}."
     if not done.waiting:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from capabilities.running.credentials.oauth.asking import OAuthRefused, ask, host_of
+from capabilities.running.credentials.oauth.requests import OAuthRefused, ask, host_of
 from capabilities.running.egress import is_listed
 
 NAME = "toolhub"

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from capabilities.running.credentials.challenges import challenge_value
-from capabilities.running.credentials.oauth.asking import OAuthRefused, ask, check_endpoint, host_of
+from capabilities.running.credentials.oauth.requests import OAuthRefused, ask, check_endpoint, host_of
 
 #: Fields of an authorization server's metadata that are kept.
 KEPT = (

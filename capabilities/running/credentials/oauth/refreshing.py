@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from capabilities.contract.context import ToolError
 from capabilities.models import SecretStatus, StoredSecret
-from capabilities.running.credentials.oauth.asking import SECONDS, OAuthRefused
+from capabilities.running.credentials.oauth.requests import SECONDS, OAuthRefused
 from capabilities.running.credentials.oauth.revoking import queue_unkept
 from capabilities.running.credentials.oauth.tokens import Tokens, refreshed
 from capabilities.running.credentials.refusals import mark_refused, refused_now

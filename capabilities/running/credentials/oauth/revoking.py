@@ -16,8 +16,8 @@ from django.db.models.functions import Cast, Now
 from capabilities.common.moments import from_now
 from capabilities.common.secrets import SecretUnreadable, decrypted
 from capabilities.models import CredentialKind, StoredCredential, StoredSecret, TokenRevocation
-from capabilities.running.credentials.oauth.asking import OAuthRefused, host_of
 from capabilities.running.credentials.oauth.clients import OAuthClient
+from capabilities.running.credentials.oauth.requests import OAuthRefused, host_of
 from capabilities.running.credentials.oauth.tokens import client_of, revoke, token_to_revoke
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership

@@ -20,9 +20,9 @@ from django.utils import timezone
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write
 from capabilities.models import CredentialKind, CredentialScope, OAuthSignIn, StoredCredential, StoredSecret
-from capabilities.running.credentials.oauth.asking import OAuthRefused, check_endpoint, host_of, person_waits
 from capabilities.running.credentials.oauth.clients import MANUAL, become_client
 from capabilities.running.credentials.oauth.discovery import discover
+from capabilities.running.credentials.oauth.requests import OAuthRefused, check_endpoint, host_of, person_waits
 from capabilities.running.credentials.oauth.revoking import queue_unkept
 from capabilities.running.credentials.oauth.tokens import Tokens, exchange_code
 from capabilities.running.credentials.writes import as_it_is, may_manage, require_manager, store_secret

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from capabilities.common.secrets import SecretUnreadable
 from capabilities.models import StoredCredential
-from capabilities.running.credentials.oauth.asking import SECONDS, OAuthRefused, ask, host_of
 from capabilities.running.credentials.oauth.clients import OAuthClient
+from capabilities.running.credentials.oauth.requests import SECONDS, OAuthRefused, ask, host_of
 from capabilities.running.egress import EgressError, origin_of
 from toolhub.bounded_json import load_json
 

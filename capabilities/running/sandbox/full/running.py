@@ -27,7 +27,7 @@ SLACK = 4_000_000
 MOST_VALUES_OF_MESSAGE, MOST_VALUES = 20_000, 100_000
 
 
-class Ended(Exception):
+class FullEnded(Exception):
     """End of a run, with this error."""
 
     def __init__(self, error: RunError) -> None:
@@ -70,7 +70,7 @@ def run(
             text = conversation.held(request)
             is_clean = True
         value = limited_json(text, limits.output)
-    except Ended as ended:
+    except FullEnded as ended:
         failed = ended.error
         is_clean = conversation.is_over
     except NotJson as reason:
@@ -128,7 +128,7 @@ class _Conversation:
         self.is_over = False
 
     def held(self, request: bytes) -> str:
-        """The result as JSON text. Raises Ended."""
+        """The result as JSON text. Raises FullEnded."""
         self._channel.setblocking(False)
         with selectors.DefaultSelector() as self._selector:
             self._selector.register(self._channel, selectors.EVENT_READ)
@@ -142,12 +142,12 @@ class _Conversation:
                 elif "result" in message:
                     self.is_over = True
                     if not isinstance(message["result"], str):
-                        raise Ended(_broken_off())
+                        raise FullEnded(_broken_off())
                     return message["result"]
                 elif "error" in message:
-                    raise Ended(self._error(message["error"]))
+                    raise FullEnded(self._error(message["error"]))
                 else:
-                    raise Ended(self._exit(message.get("exit")))
+                    raise FullEnded(self._exit(message.get("exit")))
 
     def _send(self, data: bytes) -> None:
         view = memoryview(data)
@@ -167,35 +167,35 @@ class _Conversation:
             except BlockingIOError:
                 continue
             if not chunk:
-                raise Ended(self._exit(None))
+                raise FullEnded(self._exit(None))
             self._left -= len(chunk)
             if self._left < 0:
-                raise Ended(RunError("Output", f"It wrote more than {self._limits.output:,} bytes."))
+                raise FullEnded(RunError("Output", f"It wrote more than {self._limits.output:,} bytes."))
             self._held += chunk
             if b"\n" in chunk:
                 *lines, rest = self._held.split(b"\n")
                 self._lines += lines
                 self._held = rest
         if time.monotonic() >= self._deadline:
-            raise Ended(self._too_long())
+            raise FullEnded(self._too_long())
         try:
             message = self._messages.load(self._lines.popleft())
         except TooMuchJson as error:
-            raise Ended(RunError("Output", f"What it sent {error}.")) from None
+            raise FullEnded(RunError("Output", f"What it sent {error}.")) from None
         except JsonRefused:
             message = None
         if not isinstance(message, dict):
-            raise Ended(_broken_off())
+            raise FullEnded(_broken_off())
         return message
 
     def _wait(self) -> None:
-        """Wait until the socket is ready. Raises Ended at the deadline, and when stopped."""
+        """Wait until the socket is ready. Raises FullEnded at the deadline, and when stopped."""
         while True:
             left = self._deadline - time.monotonic()
             if left <= 0:
-                raise Ended(self._too_long())
+                raise FullEnded(self._too_long())
             if self._stopped.is_set():
-                raise Ended(RunError("Stopped", "The run was stopped."))
+                raise FullEnded(RunError("Stopped", "The run was stopped."))
             if self._selector.select(min(LOOK_EVERY, left)):
                 return
 
@@ -211,9 +211,9 @@ class _Conversation:
         try:
             return {"value": self._calls.call(str(name), arguments, {})}
         except TooManyCalls as error:
-            raise Ended(RunError("HostCalls", str(error))) from None
+            raise FullEnded(RunError("HostCalls", str(error))) from None
         except OutOfTime:
-            raise Ended(self._too_long()) from None
+            raise FullEnded(self._too_long()) from None
         except OSError as error:
             return {"error": ("OSError", str(error))}
         except (TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ from pydantic_monty import ExternalModule, MontyCrashedError, MontySession, Mont
 from capabilities.running.sandbox.host import NAMES, STUBS
 from capabilities.running.sandbox.monty import gaps, modules
 from capabilities.running.sandbox.monty.pool import pool
-from capabilities.running.sandbox.monty.running import Ended, Loading, os_policy, resource_limits
+from capabilities.running.sandbox.monty.running import Loading, MontyEnded, os_policy, resource_limits
 from capabilities.running.sandbox.values import HostFunctions, Limits, Problem
 from toolhub.bounded_json import load_json
 
@@ -56,7 +56,7 @@ def problems(code: str, facts: Mapping[str, Any], helpers: Mapping[str, str]) ->
         # The interpreter tells of the first thing that it lacks: where all are known, it is not asked.
         loaded = _loaded(code, helpers, optional=optional, is_complete=bool(found))
         found += [one for one in loaded if one.line is None or one.line not in lines]
-    except Ended as ended:
+    except MontyEnded as ended:
         found.append(Problem(None, None, ended.error.message, ended.error.advice))
     except (MontyCrashedError, TimeoutError):
         found.append(Problem(None, None, "The code could not be loaded in time.", "Do less outside of `run`."))
@@ -163,7 +163,7 @@ def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_com
         ended = None
         try:
             loading.load_code(session, code, type_check=True)
-        except Ended as reason:
+        except MontyEnded as reason:
             ended = reason
         except MontyTypingError as error:
             for one in _diagnostics(error):
@@ -177,7 +177,7 @@ def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_com
                     yield Problem(place.get("row"), place.get("column"), said.rstrip(".") + ".", blocks=is_sure)
             try:
                 loading.load_code(session, code)
-            except Ended as reason:
+            except MontyEnded as reason:
                 ended = reason
         if ended is not None and not is_complete:
             raised = ended.error

@@ -46,7 +46,7 @@ def __fill(module, code, names):
 """
 
 
-class Ended(Exception):
+class MontyEnded(Exception):
     """End of a run, with this error."""
 
     def __init__(self, error: RunError) -> None:
@@ -76,7 +76,7 @@ def run(
             loading.load_code(session, code)
             text = loading.fed(session, CALL, {"__arguments": dict(arguments)})
             value = limited_json(text, limits.output)
-    except Ended as ended:
+    except MontyEnded as ended:
         error = ended.error
     except NotJson as reason:
         error = RunError("Result", str(reason))
@@ -164,7 +164,7 @@ class Loading:
                 self._killer.join()
 
     def load_modules(self, session: MontySession, code: str, helpers: Mapping[str, str]) -> None:
-        """Bring in the modules that the code may import. Raises Ended."""
+        """Bring in the modules that the code may import. Raises MontyEnded."""
         self.helpers = helpers
         wanted = modules_in_order(code, helpers)
         if not wanted:
@@ -177,7 +177,7 @@ class Loading:
             self.modules[name] = module
 
     def load_code(self, session: MontySession, code: str, *, type_check: bool = False) -> None:
-        """Run the module of the tool itself, whose lines errors name from now on. Raises Ended.
+        """Run the module of the tool itself, whose lines errors name from now on. Raises MontyEnded.
 
         With `type_check` (of a session that was checked out with it), raises MontyTypingError before anything runs.
         """
@@ -197,15 +197,15 @@ class Loading:
             self.fed(
                 session, f"{code}__fill({filled}, __code, {{'__name__': {name!r}{given}}})\nNone", {"__code": text}
             )
-        except Ended as ended:
+        except MontyEnded as ended:
             error = ended.error
             message = f"The module {name} could not be loaded: {error.message}"
-            raise Ended(RunError(error.kind, message, advice=error.advice, module=name)) from None
+            raise MontyEnded(RunError(error.kind, message, advice=error.advice, module=name)) from None
 
     def fed(
         self, session: MontySession, code: str, inputs: Mapping[str, Any] | None = None, *, type_check: bool = False
     ) -> Any:
-        """Run one piece of code and return its last value. Raises Ended."""
+        """Run one piece of code and return its last value. Raises MontyEnded."""
         self.feeds += 1
         try:
             snapshot = session.feed_start(
@@ -217,11 +217,11 @@ class Loading:
             )
             while not isinstance(snapshot, MontyComplete):
                 if self.stopped.is_set():
-                    raise Ended(RunError("Stopped", "The run was stopped."))
+                    raise MontyEnded(RunError("Stopped", "The run was stopped."))
                 snapshot = self._answered(snapshot)
             return snapshot.output
         except (MontyRuntimeError, MontySyntaxError) as error:
-            raise Ended(self._error(error)) from None
+            raise MontyEnded(self._error(error)) from None
 
     def _answered(self, snapshot: Any) -> Any:
         if isinstance(snapshot, FunctionSnapshot):
@@ -239,7 +239,7 @@ class Loading:
                 return snapshot.resume(self._of_host(name, snapshot.args, snapshot.kwargs))
             return snapshot.resume_auto()
         if isinstance(snapshot, FutureSnapshot):
-            raise Ended(RunError("RuntimeError", "The code awaits something that never comes."))
+            raise MontyEnded(RunError("RuntimeError", "The code awaits something that never comes."))
         assert isinstance(snapshot, NameLookupSnapshot)
         return snapshot.resume_auto()
 
@@ -251,9 +251,9 @@ class Loading:
         try:
             return {"return_value": self.calls.call(name, args, kwargs)}
         except TooManyCalls as error:
-            raise Ended(RunError("HostCalls", str(error))) from None
+            raise MontyEnded(RunError("HostCalls", str(error))) from None
         except OutOfTime:
-            raise Ended(self._too_long()) from None
+            raise MontyEnded(self._too_long()) from None
         except (OSError, TypeError, ValueError, NameError) as error:
             return {
                 "exception": error

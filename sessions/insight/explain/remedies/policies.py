@@ -9,7 +9,7 @@ from functools import partial
 from capabilities.access.policies.writes import policy_content, save_policy, stored_policy
 from capabilities.choosing.pipeline.policies import Policies, rules_of
 from capabilities.contract.patterns import pattern_matches
-from capabilities.contract.policy import Layer, PolicyRules, Rule
+from capabilities.contract.policy import PolicyLayer, PolicyRules, Rule
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Provider
 from sessions.insight.explain.inputs import Inputs
@@ -46,7 +46,7 @@ def opened(rules: PolicyRules, spec: ToolSpec) -> PolicyRules:
     return freed if freed.ruling(spec).kept else replace(freed, also_allow=(*rules.also_allow, spec.name))
 
 
-def _layer(policies: Policies, provider: Provider | None) -> Layer | None:
+def _layer(policies: Policies, provider: Provider | None) -> PolicyLayer | None:
     return policies.organisation if provider is None else policies.providers.get(provider.public_id)
 
 

@@ -85,12 +85,12 @@ def _without(rights: Rights, deny: GrantLine, tool: Reasons) -> Rights:
     rest = [each for each in tool.listed.grants if each != deny]
     if deny.tool_id is not None:
         allowed = any(each.tool_id == deny.tool_id for each in rest)
-        return replace(rights, tool_grants=_said(rights.tool_grants, deny.tool_id, allowed))
+        return replace(rights, tool_grants=_decisions(rights.tool_grants, deny.tool_id, allowed))
     allowed = any(each.category_id == deny.category_id for each in rest)
-    return replace(rights, category_grants=_said(rights.category_grants, deny.category_id, allowed))
+    return replace(rights, category_grants=_decisions(rights.category_grants, deny.category_id, allowed))
 
 
-def _said(grants: Mapping[int, Decision], key: int | None, allowed: bool) -> dict[int, Decision]:
+def _decisions(grants: Mapping[int, Decision], key: int | None, allowed: bool) -> dict[int, Decision]:
     rest: dict[int, Decision] = {each: said for each, said in grants.items() if each != key}
     return {**rest, key: "allow"} if allowed and key is not None else rest
 

@@ -206,7 +206,7 @@ def test_a_rule_of_a_toolkit_means_its_tools_and_those_of_its_categories(alice: 
         (rule,) = queries.read_ask_rules()
 
         assert rule.toolkit_tools == frozenset({one.pk, other.pk})
-        assert queries.tools_meant_by(rule) == ["one", "other"]
+        assert queries.tools_matched_by(rule) == ["one", "other"]
 
 
 def test_rules_stand_in_the_order_in_which_they_are_asked(alice: Membership, django_assert_num_queries: Any) -> None:

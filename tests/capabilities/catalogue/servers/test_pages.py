@@ -16,7 +16,7 @@ from capabilities.catalogue.tools.writes import definition_of, update_tool
 from capabilities.contract.context import Credential
 from capabilities.models import ImportedTool, McpServer, Tool, ToolImport, ToolVersion, VersionStatus
 from capabilities.running.kinds.mcp import address_of
-from capabilities.running.mcp_client.addresses import StdioEntry
+from capabilities.running.mcp_client.server_addresses import StdioEntry
 from tests.capabilities.catalogue.servers.servers import URL, make_credential, make_server, make_server_tool
 from tests.cast import give_tool, make_agent, make_tool
 from tests.rest import Rest

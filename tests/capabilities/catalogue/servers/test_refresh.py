@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from capabilities.catalogue.imports.runs import run_import
 from capabilities.catalogue.imports.writes import accept_imported, dismiss_imported, import_rows, start_import
-from capabilities.catalogue.servers.asking import ask_for_tools
 from capabilities.catalogue.servers.refresh import (
     BACK,
     GONE,
@@ -22,6 +21,7 @@ from capabilities.catalogue.servers.refresh import (
     note_word,
     refresh_server,
 )
+from capabilities.catalogue.servers.tool_lists import ask_for_tools
 from capabilities.catalogue.servers.writes import server_content, update_server, use_as_offered
 from capabilities.catalogue.tools.writes import definition_of, update_tool
 from capabilities.catalogue.versions.writes import decide_version, roll_back

@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from capabilities.models import OAuthSignIn, StoredCredential, StoredSecret
 from capabilities.running.credentials.oauth import tokens
-from capabilities.running.credentials.oauth.asking import TOO_MANY, OAuthRefused, ask
 from capabilities.running.credentials.oauth.clients import client_document
 from capabilities.running.credentials.oauth.discovery import discover
+from capabilities.running.credentials.oauth.requests import TOO_MANY, OAuthRefused, ask
 from capabilities.running.credentials.oauth.sign_in import (
     Answer,
     Departure,

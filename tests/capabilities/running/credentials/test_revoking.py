@@ -18,7 +18,7 @@ from django.utils import timezone
 from capabilities.contract.context import LinkNeeded
 from capabilities.models import StoredCredential, StoredSecret, TokenRevocation
 from capabilities.running.credentials.oauth import revoking
-from capabilities.running.credentials.oauth.asking import OAuthRefused
+from capabilities.running.credentials.oauth.requests import OAuthRefused
 from capabilities.running.credentials.oauth.revoking import PAUSES, claim_due, revoke_claimed
 from capabilities.running.credentials.oauth.tokens import exchange_code, refreshed
 from capabilities.running.credentials.signing import stored_credential

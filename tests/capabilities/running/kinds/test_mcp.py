@@ -23,7 +23,7 @@ from capabilities.contract.context import (
 )
 from capabilities.models import CredentialKind, McpServer, StoredCredential, StoredSecret
 from capabilities.running.kinds import mcp
-from capabilities.running.mcp_client.addresses import read_entries
+from capabilities.running.mcp_client.server_addresses import read_entries
 from tests.capabilities.running.kinds.far import Far
 from tests.capabilities.running.mcp_client.over_http import http_server, old_http_server, raw_server
 from tests.capabilities.running.mcp_client.scripted import MODERN, PIXEL, Script, text_result

@@ -20,7 +20,6 @@ import pytest
 
 from capabilities.contract.context import Credential
 from capabilities.running.mcp_client import background, client, exchanges
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.errors import (
     AnswerRefused,
     McpError,
@@ -32,6 +31,7 @@ from capabilities.running.mcp_client.errors import (
     ServerUnreachable,
     Stopped,
 )
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from tests.capabilities.running.mcp_client.over_http import http_server, old_http_server, raw_server
 from tests.capabilities.running.mcp_client.scripted import MODERN, OLD, Script, text_result, usual, wait_until
 from tests.serving import serving

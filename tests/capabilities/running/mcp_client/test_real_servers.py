@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from capabilities.running.mcp_client import client
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.errors import McpError, ServerLost, ServerSilent
 from capabilities.running.mcp_client.results import result_of
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from tests.capabilities.running.mcp_client.test_client import pid_of
 
 Start = Callable[..., ServerAddress]

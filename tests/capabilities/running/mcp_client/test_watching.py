@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from capabilities.running.mcp_client import background, client, exchanges
-from capabilities.running.mcp_client.addresses import ServerAddress
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from tests.capabilities.running.mcp_client.over_http import http_server, old_http_server
 from tests.capabilities.running.mcp_client.scripted import changing, usual, wait_until
 from tests.capabilities.running.mcp_client.test_client import SCRIPT, pid_of

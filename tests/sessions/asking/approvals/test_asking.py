@@ -20,7 +20,7 @@ from capabilities.assistant.models import Task
 from capabilities.catalogue.tools.writes import Definition, set_tool_enabled, update_tool
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract import decisions
-from capabilities.contract.asking import MAX_HOURS, MAX_SHOWN, digest_of
+from capabilities.contract.approvals import MAX_HOURS, MAX_SHOWN, digest_of
 from capabilities.contract.decisions import Decision, Terms, Verb
 from capabilities.models import (
     Agent,

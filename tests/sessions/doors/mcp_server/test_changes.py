@@ -14,7 +14,7 @@ from mcp.client import Client
 
 from capabilities.models import Agent
 from sessions.doors.mcp_server import changes
-from sessions.doors.mcp_server.callers import Caller
+from sessions.doors.mcp_server.callers import McpCaller
 from sessions.turns import bell
 from tests.capabilities.running.mcp_client.scripted import wait_until
 from tests.cast import make_role, make_token
@@ -168,7 +168,7 @@ def test_a_list_that_cannot_be_read_keeps_no_other_from_being_read(
         make_role(bob.organisation, member)
     tokens, read = [make_token(alice) for _ in range(5)], changes.list_of
 
-    def fails_for_alice(caller: Caller) -> tuple[int, str] | None:
+    def fails_for_alice(caller: McpCaller) -> tuple[int, str] | None:
         if caller.member.pk == alice.pk:
             raise RuntimeError("This row is broken.")
         return read(caller)

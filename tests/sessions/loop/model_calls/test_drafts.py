@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.doors.chats.live import Shown
+from sessions.doors.chats.live import ShownReply
 from sessions.loop.conversation.history import CUT_OFF
 from sessions.loop.model_calls import drafts
 from sessions.loop.model_calls.drafts import Draft
@@ -186,7 +186,7 @@ def test_pieces_lost_repeated_and_late_make_the_text_without_gap_or_repetition(p
 
 
 def test_a_page_shows_no_piece_twice_and_goes_back_behind_nothing_that_it_shows() -> None:
-    shown = Shown(3, "abc")
+    shown = ShownReply(3, "abc")
 
     pieces = [Delta(3, 0, "abcd"), Delta(3, 4, "ef"), Delta(2, 6, "old")]
     assert [shown.add(piece) for piece in pieces] == ["d", "ef", ""]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.catalogue.servers.queries import refused_told
+from capabilities.catalogue.servers.queries import refused_tools_notice
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.tokens import O200K, count_tokens
 from capabilities.contract.wire import canonical_json
@@ -187,9 +187,9 @@ def test_a_person_takes_the_mark_back(session: ChatSession, provider: ScriptedOp
     provider.enqueue(refusing(FORMS["openai"]), Say("Done."))
     run(session)
     with organisation_scope(session.organisation_id):
-        assert refused_told(alice)[0] == 1
+        assert refused_tools_notice(alice)[0] == 1
         try_again(ToolRefusal.objects.select_related("tool__category", "model__provider").get(), actor=alice)
-        assert refused_told(alice) == (0, "")
+        assert refused_tools_notice(alice) == (0, "")
 
     run(session, "again")
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from toolhub.embedded.supervisor import say
+from toolhub.embedded.supervisor import announce
 from toolhub.tenants.upgrades import older_than_known
 from toolhub.web.static_files import collect_if_changed
 
@@ -30,11 +30,11 @@ class Command(BaseCommand):
         executor = MigrationExecutor(connection)
         migrates = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
         if migrates:
-            say("Preparing the database ...")
+            announce("Preparing the database ...")
             call_command("migrate", verbosity=0, interactive=False)
         if not settings.PRODUCTION:  # an image has them
             collect_if_changed()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it prints what is shown only once
         call_command("bootstrap")
         if migrates:
-            say("Starting ...")
+            announce("Starting ...")

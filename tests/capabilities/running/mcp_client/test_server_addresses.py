@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.running.mcp_client.addresses import EntriesRefused, ServerAddress, read_entries
+from capabilities.running.mcp_client.server_addresses import EntriesRefused, ServerAddress, read_entries
 from tests.paths import ROOT
 
 

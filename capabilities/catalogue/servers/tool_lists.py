@@ -11,10 +11,10 @@ from capabilities.models import CredentialScope, McpServer
 from capabilities.running.credentials.signing import after_refusal, stored_credential
 from capabilities.running.kinds.mcp import address_of
 from capabilities.running.mcp_client import client
-from capabilities.running.mcp_client.addresses import ServerAddress
 from capabilities.running.mcp_client.answers import ListedTool, Listing
 from capabilities.running.mcp_client.errors import McpError, NotAuthorised
 from capabilities.running.mcp_client.limits import CONNECT_SECONDS
+from capabilities.running.mcp_client.server_addresses import ServerAddress
 from toolhub.tenants.models import Membership, Right
 
 #: Seconds that the list may take; more where the server may take longer to start.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from capabilities.contract.asking import ALWAYS, NEVER, AskedCall, AskRule, digest_of, rules_of
+from capabilities.contract.approvals import ALWAYS, NEVER, AskedCall, AskRule, digest_of, rules_of
 from capabilities.contract.effective import Effective
 
 
