@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
 from tests.paths import ROOT
+from toolhub import __version__
+from toolhub.tenants.models import Membership
 
 DOCS = (ROOT / "docs").glob("*.md")
 ROW = re.compile(r"^\| `(?P<name>[A-Z_]+)` \| (?P<unit>.+?) \| (?P<default>.+?) \| (?P<purpose>.+) \|$", re.MULTILINE)
@@ -157,6 +160,20 @@ def test_every_file_and_function_that_the_architecture_names_is_there() -> None:
         assert (ROOT / file).is_file(), file
         source = (ROOT / file).read_text()
         assert not function or re.search(rf"^(?:def|class) {function}\b", source, re.MULTILINE), (file, function)
+
+
+# -- The release ------------------------------------------------------------------------------------------------------
+
+
+def test_the_package_the_changelog_and_the_pages_name_one_version(client: Client, alice: Membership) -> None:
+    package = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    client.force_login(alice.user)
+
+    assert package is not None
+    assert newest is not None
+    assert package[1] == newest[1] == __version__
+    assert f"toolhub {__version__}" in client.get("/o/acme/sessions/", follow=True).content.decode()
 
 
 # -- Links ------------------------------------------------------------------------------------------------------------

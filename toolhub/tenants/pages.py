@@ -17,6 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET
 from django_htmx.http import HttpResponseClientRedirect
 
+from toolhub import __version__
 from toolhub.tenants.access import memberships_of_user
 from toolhub.tenants.models import Membership, Right, User
 
@@ -163,6 +164,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     member = cast("Membership | None", getattr(request, "membership", None))
     menu: Any = SimpleLazyObject(lambda: menu_for(member, request) if member else ())
     return {
+        "version": __version__,
         "member": member,
         "organisation": member.organisation if member else None,
         "menu": menu,
