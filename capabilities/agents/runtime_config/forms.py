@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from capabilities.common.typed_knobs import as_typed, typed
+from capabilities.agents.typed_knobs import as_typed, typed
 from capabilities.contract.knobs import KNOBS, PROGRAM_LIST, SHARED_KNOBS, Knob
 from capabilities.contract.patterns import MAX_PATTERN
 from capabilities.contract.runtime import PROFILES

@@ -18,10 +18,10 @@ from capabilities.agents.toolkits.writes import (
     ToolkitLine,
     content_of,
 )
+from capabilities.agents.typed_knobs import as_lines, further_knobs
 from capabilities.common.names_field import NamesField, in_places
 from capabilities.common.picker import Fields, with_kept
 from capabilities.common.short_names import CATEGORY_NAME
-from capabilities.common.typed_knobs import as_lines, further_knobs
 from capabilities.models import Toolkit
 
 SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")

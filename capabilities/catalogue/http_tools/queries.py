@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import Http404
 
+from capabilities.catalogue.http_tools.rules import sample_arguments
 from capabilities.catalogue.http_tools.writes import (
     HttpToolContent,
     category_for,
@@ -22,7 +23,6 @@ from capabilities.common.tokens import count_each
 from capabilities.contract.context import Credential, ToolError
 from capabilities.contract.http_tool import HttpRequest, build_request, read_implementation
 from capabilities.contract.masking import MASK
-from capabilities.contract.sample_arguments import sample_arguments
 from capabilities.contract.tool_size import LEAST, size_warnings
 from capabilities.contract.warnings import DefinitionWarning, warnings_of
 from capabilities.contract.wire import tool_wire

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.utils import timezone
 
-from capabilities.contract.price_words import PriceLine, price_lines
+from capabilities.language_models.price_lines import PriceLine, price_lines
 from capabilities.language_models.providers.prices import (
     OFFLINE,
     OwnPrice,

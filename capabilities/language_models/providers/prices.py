@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from capabilities.common.memory import Memory
-from capabilities.contract.price_words import PriceLine, price_lines
 from capabilities.contract.pricing import PricedUse, Prices, Tier
+from capabilities.language_models.price_lines import PriceLine, price_lines
 from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.language_models.providers.vendors import OTHER
 from capabilities.models import ModelPrice

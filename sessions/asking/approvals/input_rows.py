@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from django.utils import timezone
 
 from capabilities.common.visible import in_reading_order
-from capabilities.contract.forms import FieldKind, FormField, form_fields
+from sessions.loop.calls.question_forms import FieldKind, FormField, form_fields
 
 #: Texts that may be longer get several lines.
 ONE_LINE = 200

@@ -21,8 +21,8 @@ from django.utils import timezone
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.approvals import MAX_SHOWN
-from capabilities.contract.forms import form_fields, read_content
 from sessions.asking.approvals.answering import why_not_answer
+from sessions.loop.calls.question_forms import form_fields, read_content
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, Consent
 from sessions.turns.asked import ACCEPT, CANCEL, DECLINE, is_tool_run, settle
 from sessions.turns.fencing import Conflict

@@ -18,12 +18,12 @@ from django.utils import timezone
 from capabilities.common.text import storable, storable_json
 from capabilities.contract.approvals import MAX_SHOWN, USUAL_HOURS, digest_of
 from capabilities.contract.context import CallWaits, InputNeeded, LinkNeeded, Resumed, TaskStarted
-from capabilities.contract.forms import form_fields
 from capabilities.contract.masking import masked_in
 from capabilities.contract.wire import canonical_json
 from sessions.access import own_session
 from sessions.loop.calls.approvals import moment_text, refused, who_answered
 from sessions.loop.calls.preparing import Prepared
+from sessions.loop.calls.question_forms import form_fields
 from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, CallWait, StepStatus

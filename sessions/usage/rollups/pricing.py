@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from capabilities.contract.pricing import PricedUse, Prices
-from capabilities.contract.savings import InputUse, Rates
 from capabilities.language_models.providers.prices import price_at
 from capabilities.language_models.providers.resolve import ResolvedModel
+from sessions.usage.rollups.rules import InputUse, Rates
 
 #: Rates are whole numbers: prices have at most 6 places, those of the public list seldom more.
 _SCALE = 10**9

@@ -11,11 +11,11 @@ from uuid import UUID
 
 from capabilities.choosing.pipeline.routing import integers, router_verdicts
 from capabilities.common.tokens import count_each
-from capabilities.contract.savings import Before, InputUse, SentRound, savings
 from capabilities.language_models.providers.resolve import ResolvedModel, provider_of
 from sessions.models import FindingKind, Step, StepKind, StepStatus, Turn, TurnStatus
 from sessions.usage.rollups.pricing import CallPrice, price_of_call
 from sessions.usage.rollups.reading import Batch, SentTool
+from sessions.usage.rollups.rules import Before, InputUse, SentRound, savings
 from sessions.usage.rollups.totals import Totals
 
 #: After so long without a call, a provider's cache has forgotten a prompt.

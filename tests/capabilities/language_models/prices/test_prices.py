@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.price_words import per_million
+from capabilities.language_models.price_lines import per_million
 from capabilities.language_models.prices.queries import priced_models
 from capabilities.language_models.prices.writes import PriceContent, add_price, remove_price
 from capabilities.language_models.providers.prices import PricedUse, cost_of

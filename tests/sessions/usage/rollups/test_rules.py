@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.contract.savings import Before, InputUse, Rates, Saving, SentRound, savings
+from sessions.usage.rollups.rules import Before, InputUse, Rates, Saving, SentRound, savings
 
 NO_DISCOUNT = Rates(10, 10, 10)
 HALF = Rates(10, 5, 10)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capabilities.contract.shell_commands import MAX_COMMAND, shell_refusal
+from sessions.doors.builtin._shell_commands import MAX_COMMAND, shell_refusal
 
 LISTED = ("ls", "cat", "grep", "wc")
 
