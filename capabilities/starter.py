@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from capabilities.access.policies.writes import install_profiles
 from capabilities.agents.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
-from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.catalogue.tools.install import install_builtin
 from capabilities.common.registry_version import touch_registry
 from capabilities.language_models.providers.environment import (
     ENVIRONMENT,

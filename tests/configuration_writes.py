@@ -28,6 +28,7 @@ from capabilities.agents.sharing.publications import writes as publications
 from capabilities.agents.toolkits import writes as toolkits
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.http_tools import writes as http_tools
+from capabilities.catalogue.imports import changes as import_changes
 from capabilities.catalogue.imports import writes as imports
 from capabilities.catalogue.python_tools import writes as python_tools
 from capabilities.catalogue.python_tools.helper_modules import checks as module_checks
@@ -108,7 +109,7 @@ NOT_IN_TABLE = {
     "capabilities.agents.sharing.imported_toolkits.after_accept": "called by accept_imported, in its transaction",
     "capabilities.running.push.writes.add_browser": "one's own browsers",
     "capabilities.running.push.writes.remove_browser": "one's own browsers",
-    "capabilities.catalogue.tools.writes.install_builtin": "the service's own, at set-up",
+    "capabilities.catalogue.tools.install.install_builtin": "the service's own, at set-up",
     "capabilities.catalogue.versions.rules.status_of_new": "a rule",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
@@ -649,16 +650,18 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.imports.writes.restore_imported": lambda d, a: imports.restore_imported(
         d.dismissed(), actor=a
     ),
-    "capabilities.catalogue.imports.writes.set_effects": lambda d, a: imports.set_effects(
+    "capabilities.catalogue.imports.changes.set_effects": lambda d, a: import_changes.set_effects(
         imports.import_rows(d.tool_import()), d.one(["read", "write", "external"]), actor=a
     ),
-    "capabilities.catalogue.imports.writes.change_imported": lambda d, a: imports.change_imported(
+    "capabilities.catalogue.imports.changes.change_imported": lambda d, a: import_changes.change_imported(
         d.one(imports.import_rows(d.tool_import())), name=d.name(), actor=a
     ),
-    "capabilities.catalogue.imports.writes.set_base_url": lambda d, a: imports.set_base_url(
+    "capabilities.catalogue.imports.changes.set_base_url": lambda d, a: import_changes.set_base_url(
         d.tool_import(), "https://other.example.org", actor=a
     ),
-    "capabilities.catalogue.imports.writes.close_import": lambda d, a: imports.close_import(d.tool_import(), actor=a),
+    "capabilities.catalogue.imports.changes.close_import": lambda d, a: import_changes.close_import(
+        d.tool_import(), actor=a
+    ),
     "capabilities.access.approval_rules.writes.create_rule": lambda d, a: approval_rules.create_rule(
         d.rule_content(), actor=a
     ),

@@ -57,9 +57,9 @@ def test_an_old_database_becomes_what_an_empty_one_gets(old: Path, empty_databas
 @pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_a_service_goes_on_with_an_old_data_folder(old: Path) -> None:
-    with service(old.parent, None) as up:
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        rest = httpx.Client(base_url=f"http://localhost:{up.port}/api/v1/", headers=headers, timeout=30)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with service(old.parent, None) as up, httpx.Client(headers=headers, timeout=30) as rest:
+        rest.base_url = f"http://localhost:{up.port}/api/v1/"
         [session] = rest.get("sessions").json()["results"]
         turns = f"sessions/{session['id']}/turns"
         [turn] = rest.get(turns).json()["results"]

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from capabilities.contract.decisions import Decision, Verb
 from capabilities.contract.effective import Effective, restored
-from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookSpec, Phase
+from capabilities.contract.hooks import PHASE_SECONDS, PYTHON, Facts, Failure, HookFailed, HookSpec, Phase
 from capabilities.contract.result_cap import cut
+from capabilities.contract.result_edits import set_field, with_note
 from capabilities.contract.wire import canonical_json
-from toolhub.bounded_json import load_json
 from toolhub.durations import duration
 
 T = TypeVar("T")
@@ -27,14 +27,6 @@ WITHHELD = "The tool ran, but its result is withheld: the hook {hook} failed."
 FAILED_CALL = "Not run: the hook {hook} failed, and calls do not run while it fails."
 BEYOND = "left out: this member has higher access than whoever wrote the hook, and no admin has saved it since"
 FAILED_TURN = "The hook {hook} failed, and turns do not run while it fails."
-
-
-class HookFailed(Exception):
-    """A hook did not do what it should; the message is for operators."""
-
-    def __init__(self, failure: Failure, message: str) -> None:
-        super().__init__(message)
-        self.failure = failure
 
 
 class NotRun(Exception):
@@ -480,39 +472,3 @@ def run_after_call(
         return done
     withheld = {"success": False, "error": WITHHELD.format(hook=stopped.hook.name)}
     return replace(done, value=json.dumps(withheld, ensure_ascii=False))
-
-
-def with_note(result: str, text: str) -> str:
-    """The result with a text of ours behind it: in a JSON object as its field `note`, so that it stays one."""
-    value = _json_object(result)
-    if value is None:
-        return f"{result}\n\n{text}"
-    known = value.get("note")
-    value["note"] = f"{known}\n{text}" if isinstance(known, str) and known else text
-    return json.dumps(value, ensure_ascii=False)
-
-
-def set_field(result: str, path: str, value: Any) -> str:
-    """The result, a JSON object, with this field set; missing objects on the way are made. Raises HookFailed."""
-    whole = _json_object(result)
-    if whole is None:
-        raise HookFailed(Failure.MALFORMED, "The result is no JSON object: it has no fields.")
-    place = whole
-    *way, last = path.split(".")
-    for name in way:
-        inner = place.setdefault(name, {})
-        if not isinstance(inner, dict):
-            raise HookFailed(Failure.MALFORMED, f"{name} of the result is no object.")
-        place = inner
-    place[last] = value
-    return json.dumps(whole, ensure_ascii=False)
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        value = load_json(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

@@ -11,7 +11,8 @@ from django.db import IntegrityError, transaction
 from capabilities.access.roles.writes import RoleContent, create_role
 from capabilities.agents.toolkits.writes import ToolkitContent, create_toolkit
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
-from capabilities.catalogue.tools.writes import Definition, create_tool, install_builtin
+from capabilities.catalogue.tools.install import install_builtin
+from capabilities.catalogue.tools.writes import Definition, create_tool
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Category, Tool, Toolkit
 from tests.cast import make_category, make_tool

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capabilities.assistant import builtin
-from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.catalogue.tools.install import install_builtin
 from capabilities.choosing.routing.keywords import Keywords
 from capabilities.models import Category, Tool
 from capabilities.running.registry import registry

@@ -15,7 +15,7 @@ from capabilities.access.policies.catalogue import catalogue_tools
 from capabilities.access.policies.writes import PolicyContent, save_policy
 from capabilities.agents.agents.queries import agent_or_404
 from capabilities.agents.toolkits.writes import content_of
-from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.catalogue.tools.install import install_builtin
 from capabilities.choosing.pipeline.candidates import candidates_for
 from capabilities.choosing.pipeline.policies import read_policies
 from capabilities.contract.loading import META_TOOLS

@@ -11,7 +11,8 @@ from django.db.models import Count, Q
 from django.http import Http404
 
 from capabilities.common.memory import Memory
-from capabilities.contract.hooks import ACTIONS, HookSpec, MalformedHook, hook_from, in_order, normalised
+from capabilities.contract.hook_entries import MalformedHook, hook_from, normalised
+from capabilities.contract.hooks import ACTIONS, HookSpec, in_order
 from capabilities.models import Agent, Hook, Provider
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.rows.keyset import Keyset, Page

@@ -16,7 +16,8 @@ from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.text import storable
-from capabilities.contract.hooks import FIELDS, MalformedHook, OnError, normalised
+from capabilities.contract.hook_entries import MalformedHook, normalised
+from capabilities.contract.hooks import FIELDS, OnError
 from capabilities.models import Agent, Hook, LanguageModel, Provider
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, Membership, Right

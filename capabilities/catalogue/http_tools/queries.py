@@ -21,7 +21,8 @@ from capabilities.catalogue.versions.rules import changes_code, status_of_new
 from capabilities.choosing.pipeline.runtime_layers import layers_for
 from capabilities.common.tokens import count_each
 from capabilities.contract.context import Credential, ToolError
-from capabilities.contract.http_tool import HttpRequest, build_request, read_implementation
+from capabilities.contract.http_request import build_request
+from capabilities.contract.http_tool import HttpRequest, read_implementation
 from capabilities.contract.masking import MASK
 from capabilities.contract.tool_size import LEAST, size_warnings
 from capabilities.contract.warnings import DefinitionWarning, warnings_of

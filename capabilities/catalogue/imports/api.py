@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.forms import STATUSES, FoundAddress
 from capabilities.catalogue.imports.queries import (
     found_rows,
@@ -25,13 +26,9 @@ from capabilities.catalogue.imports.writes import (
     EFFECTS,
     MAX_FILE,
     accept_imported,
-    change_imported,
-    close_import,
     dismiss_imported,
     import_rows,
     restore_imported,
-    set_base_url,
-    set_effects,
     start_import,
 )
 from capabilities.catalogue.tools.bulk.writes import ASKS, IN_UNTRUSTED

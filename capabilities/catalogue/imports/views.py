@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.forms import (
     STATUSES,
     BaseUrlForm,
@@ -47,12 +48,8 @@ from capabilities.catalogue.imports.readers import REVIEWS
 from capabilities.catalogue.imports.writes import (
     Accepted,
     accept_imported,
-    change_imported,
-    close_import,
     dismiss_imported,
     restore_imported,
-    set_base_url,
-    set_effects,
     start_import,
 )
 from capabilities.catalogue.tools.recipients.forms import recipient_choices

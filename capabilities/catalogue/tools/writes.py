@@ -8,11 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db import transaction
 from django.db.models import Max
 
-from capabilities.catalogue.categories.writes import install_categories
-from capabilities.common.names import check_name_free, release_key
+from capabilities.common.names import check_name_free
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
@@ -35,9 +33,8 @@ from capabilities.models import (
 )
 from capabilities.running.kinds import CHECKS
 from capabilities.running.kinds.lines import why_never_filled
-from capabilities.running.registry import Registry, registry
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.models import Access, Membership, Organisation, Right
+from toolhub.tenants.models import Access, Membership, Right
 
 #: A provider that takes more is not known; longer ones are cut there without a word.
 MAX_DESCRIPTION = 8_000
@@ -331,58 +328,6 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
     )
     touch_registry(actor.organisation_id)
     return len(changed)
-
-
-@transaction.atomic
-def install_builtin(organisation: Organisation, source: Registry = registry) -> list[Tool]:
-    """Bring the built-in categories and tools up to the code's: missing ones are added, changed ones get a version.
-
-    What the organisation switched off, moved, re-worded in its categories or wrote as instructions of a tool stays as
-    it is. Returns the changed tools.
-    """
-    categories = install_categories(organisation, source.categories.values())
-    tools = {
-        tool.name: tool for tool in Tool.objects.filter(organisation=organisation).select_related("current_version")
-    }
-    to_write: list[tuple[Tool, Definition]] = []
-    for builtin in source.tools.values():
-        definition = Definition(
-            builtin.name,
-            builtin.description,
-            builtin.parameters,
-            builtin.effect,
-            builtin.on_crash,
-            builtin.timeout,
-            untrusted_output=builtin.untrusted,
-            in_untrusted=builtin.in_untrusted,
-        )
-        definition.check()
-        tool = tools.get(builtin.name)
-        if tool is None:
-            release_key(Tool.objects.filter(organisation=organisation), builtin.name)
-            tool = Tool.objects.create(
-                organisation=organisation,
-                name=builtin.name,
-                category=categories[builtin.category],
-                service=builtin.service,
-            )
-        elif tool.kind != ToolKind.BUILTIN:
-            continue
-        else:
-            if tool.service != builtin.service:
-                tool.service = builtin.service
-                tool.save(update_fields=["service"])
-            if tool.current_version:
-                definition = replace(definition, instructions=tool.current_version.instructions)
-                if same_content(tool.current_version, definition):
-                    continue
-        to_write.append((tool, definition))
-    if to_write:
-        write_versions(to_write, actor=None)
-        for tool, definition in to_write:
-            record("tool.install", tool, actor=None, after=_content(definition))
-        touch_registry(organisation.pk)
-    return [tool for tool, _ in to_write]
 
 
 def write_versions(

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.catalogue.tools.install import install_builtin
 from capabilities.language_models.providers.environment import agents_left_behind, back_to_offline_model
 from capabilities.starter import FirstAdmin, add_new_starters, create_organisation, use_provider_of_environment
 from toolhub.refusal import refuse

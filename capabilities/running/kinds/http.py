@@ -16,6 +16,7 @@ from typing import Any
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.visible import is_unseen
 from capabilities.contract.context import Credential, ToolContext, ToolError
+from capabilities.contract.http_request import build_request
 from capabilities.contract.http_tool import (
     PLACEHOLDER,
     HttpImplementation,
@@ -23,7 +24,6 @@ from capabilities.contract.http_tool import (
     HttpResponse,
     ImplementationRefused,
     NotInAnswer,
-    build_request,
     check_http,
     is_json,
     mapped,

@@ -27,7 +27,6 @@ from capabilities.contract.hook_phases import (
     FAILED_TURN,
     Forced,
     HookedCall,
-    HookFailed,
     Outside,
     PhaseResult,
     Trace,
@@ -37,7 +36,7 @@ from capabilities.contract.hook_phases import (
     run_prompt,
     run_resolve,
 )
-from capabilities.contract.hooks import PYTHON, Facts, Failure, HookSpec, Phase
+from capabilities.contract.hooks import PYTHON, Facts, Failure, HookFailed, HookSpec, Phase
 from capabilities.contract.spec import ToolSpec
 from capabilities.language_models.providers.resolve import ResolvedModel, resolve_model
 from capabilities.models import LanguageModel

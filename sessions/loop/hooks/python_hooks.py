@@ -17,8 +17,8 @@ from typing import Any
 
 from capabilities.agents.hooks.installed import load_hook
 from capabilities.common.text import storable_value
-from capabilities.contract.hook_phases import CallPython, HookFailed
-from capabilities.contract.hooks import Failure, HookSpec
+from capabilities.contract.hook_phases import CallPython
+from capabilities.contract.hooks import Failure, HookFailed, HookSpec
 from sessions.loop.clients.errors import CallStopped
 from sessions.loop.tools.left_behind import left_behind
 from sessions.loop.tools.tool_threads import tool_threads

@@ -31,11 +31,11 @@ from capabilities.common.confined import Busy, ConfinedError
 from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
-from capabilities.contract.hook_phases import with_note
 from capabilities.contract.loading import CREATE_TOOL
 from capabilities.contract.masking import masked_bytes, masked_in
 from capabilities.contract.rendering import restored, schema_with_other_names
 from capabilities.contract.result_cap import cut, result_cap
+from capabilities.contract.result_edits import with_note
 from capabilities.contract.results import ResultFile, ToolResult, fitting
 from capabilities.contract.schemas import complaints
 from capabilities.contract.spec import ToolSpec

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 
+from capabilities.catalogue.tools.install import install_builtin
 from capabilities.catalogue.tools.writes import (
     Definition,
     ToolRefused,
     create_tool,
-    install_builtin,
     set_instructions,
     set_tool_enabled,
     update_tool,

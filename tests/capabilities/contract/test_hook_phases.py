@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from capabilities.contract.decisions import Verb
+from capabilities.contract.hook_entries import hook_from, normalised
 from capabilities.contract.hook_phases import (
     Forced,
-    HookFailed,
     Outside,
     PhaseResult,
     deep_merged,
@@ -20,7 +20,7 @@ from capabilities.contract.hook_phases import (
     run_prompt,
     run_resolve,
 )
-from capabilities.contract.hooks import Facts, Failure, HookSpec, OnError, Phase, hook_from, in_order, normalised
+from capabilities.contract.hooks import Facts, Failure, HookFailed, HookSpec, OnError, Phase, in_order
 
 FACTS = Facts(turn="t", agent="a", provider="p", member="m", tool="shell_exec", category="system")
 

@@ -11,20 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capabilities.contract.effective import Effective
+from capabilities.contract.hook_entries import MalformedHook, hook_from, normalised
 from capabilities.contract.hooks import (
     ACTIONS,
     ArgumentPattern,
     Conditions,
     Facts,
     HookSpec,
-    MalformedHook,
     OnError,
     Phase,
     default_on_error,
     drawn,
-    hook_from,
     in_order,
-    normalised,
 )
 
 BLOCK = {"name": "freeze", "action": "block_tool", "settings": {"message": "Frozen."}}

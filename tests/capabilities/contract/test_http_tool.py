@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capabilities.contract.context import ToolError
+from capabilities.contract.http_request import build_request
 from capabilities.contract.http_tool import (
     HttpRequest,
     HttpResponse,
     ImplementationRefused,
     NotInAnswer,
-    build_request,
     check_http,
     mapped,
     read_implementation,

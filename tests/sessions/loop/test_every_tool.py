@@ -18,7 +18,7 @@ import pytest
 from pytest_django import Settings
 
 from capabilities.assistant.models import Message
-from capabilities.catalogue.tools.writes import install_builtin
+from capabilities.catalogue.tools.install import install_builtin
 from capabilities.models import Agent, AgentTool, LoadingMode, Tool
 from capabilities.running.push.writes import add_browser
 from capabilities.running.registry import registry

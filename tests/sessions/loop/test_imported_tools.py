@@ -14,8 +14,9 @@ import pytest
 from httpbin import app as httpbin  # type: ignore[import-untyped]
 from pytest_django import Settings
 
+from capabilities.catalogue.imports.changes import set_base_url
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows, set_base_url, start_import
+from capabilities.catalogue.imports.writes import accept_imported, import_rows, start_import
 from capabilities.models import ImportSource, ToolImport
 from sessions.models import ChatSession, StepStatus
 from tests.cast import make_category, make_member

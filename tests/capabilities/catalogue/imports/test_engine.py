@@ -15,18 +15,15 @@ from django.utils import timezone
 
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.imports import runs
+from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
 from capabilities.catalogue.imports.names import mcp_tool_name
 from capabilities.catalogue.imports.readers import READERS, ring_for_import
 from capabilities.catalogue.imports.writes import (
     accept_imported,
-    change_imported,
-    close_import,
     dismiss_imported,
     import_rows,
     restore_imported,
-    set_base_url,
-    set_effects,
     start_import,
 )
 from capabilities.catalogue.tools.writes import set_instructions

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capabilities.contract.http_tool import build_request, read_implementation
+from capabilities.contract.http_request import build_request
+from capabilities.contract.http_tool import read_implementation
 from capabilities.contract.openapi import read_openapi
 from capabilities.contract.openapi.part import Part
 from capabilities.contract.openapi.reading import DocumentIsNone
