@@ -6,7 +6,6 @@ comes as it was sent, so that one malformed tool does not cost the list, and a h
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,13 +13,10 @@ from uuid import uuid4
 
 import anyio
 import mcp_types as types
-from mcp.client._probe import negotiate_auto
-from mcp.client._transport import ReadStream, WriteStream
-from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
-from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     KNOWN_PROTOCOL_VERSIONS,
@@ -29,28 +25,13 @@ from mcp_types.version import (
     MODERN_PROTOCOL_VERSIONS,
 )
 
-from capabilities.running.mcp_client.background import THREAD
-
-
-class _NotOfServers(logging.Filter):
-    """Filter that lets nothing through that the SDK says in the thread that speaks to servers: what a server sends
-    wrong, it logs with a traceback and with the text, and here it is a sentence for who asked. Other threads log as
-    they did."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.threadName != THREAD or record.levelno >= logging.CRITICAL
-
-
-for name in ("client", "mcp.client.session", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
-    logging.getLogger(name).addFilter(_NotOfServers())
+from capabilities.running.mcp_client.sdk import Read, SdkSession, Write, negotiate_auto
 
 CLIENT = types.Implementation(name="toolhub", version="1")
 TASKS = "io.modelcontextprotocol/tasks"
 #: Every version that is spoken here, the oldest first.
 VERSIONS = KNOWN_PROTOCOL_VERSIONS
 MODERN, LEGACY = LATEST_MODERN_VERSION, LATEST_HANDSHAKE_VERSION
-Read = ReadStream[SessionMessage | Exception]
-Write = WriteStream[SessionMessage]
 
 
 class OtherVersion(Exception):
@@ -71,12 +52,13 @@ class OneCall:
         self.was_asked = anyio.Event()
 
 
-class Conversation(ClientSession):
+class Conversation(SdkSession):
     """A session that answers with what was sent."""
 
     def __init__(self, read: Read, write: Write, pinned: str = "") -> None:
+        self.dispatcher = JSONRPCDispatcher(read, write)
         super().__init__(
-            dispatcher=JSONRPCDispatcher(read, write),
+            dispatcher=self.dispatcher,
             client_info=CLIENT,
             elicitation_callback=self._when_asked,
             message_handler=self._on_message,
@@ -92,13 +74,6 @@ class Conversation(ClientSession):
     @property
     def is_modern(self) -> bool:
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    def _build_capabilities(self, version: str) -> types.ClientCapabilities:
-        """Build our capabilities: older protocols have other tasks, and no word for extensions."""
-        capabilities = super()._build_capabilities(version)
-        if version not in MODERN_PROTOCOL_VERSIONS:
-            capabilities.extensions = None
-        return capabilities
 
     async def agree(self, version: str) -> None:
         """Agree on a version, beginning with the one that is expected; "" for none. Raises OtherVersion."""
@@ -121,7 +96,7 @@ class Conversation(ClientSession):
         """Initialize as the SDK does, which always offers the newest version, and words an unknown one differently."""
         offered = self.pinned or LEGACY
         params = types.InitializeRequestParams(
-            protocol_version=offered, capabilities=self._build_capabilities(offered), client_info=CLIENT
+            protocol_version=offered, capabilities=self.capabilities(offered), client_info=CLIENT
         )
         result = await self.send_request(types.InitializeRequest(params=params), types.InitializeResult)
         version = result.protocol_version
@@ -146,9 +121,7 @@ class Conversation(ClientSession):
 
         Raises the SDK's MCPError, also when the time is up; the server is then notified.
         """
-        data: dict[str, Any] = {"method": method, "params": dict(params)}
-        options: CallOptions = {}
-        self._stamp(data, options)
+        sent_params, options = self.stamped(method, params)
         if self.is_modern:
             # No two requests have the same number, in whatever exchange: the second try of a call is another request.
             options["request_id"] = f"r-{uuid4().hex}"
@@ -160,7 +133,7 @@ class Conversation(ClientSession):
             options["timeout"] = seconds
         if on_progress is not None:
             options["on_progress"] = on_progress
-        return await self._dispatcher.send_raw_request(method, data["params"], options)
+        return await self.dispatcher.send_raw_request(method, sent_params, options)
 
     async def _when_asked(
         self, context: ClientRequestContext, params: types.ElicitRequestParams

@@ -11,14 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
 import httpx2
 from django.conf import settings
-from mcp.client._transport import TransportStreams
+from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
@@ -43,7 +43,8 @@ from capabilities.running.mcp_client.limits import (
     PROTOCOL_SECONDS,
 )
 from capabilities.running.mcp_client.processes import ServerProcess, process_streams
-from capabilities.running.mcp_client.protocol import MODERN, Conversation, OtherVersion, Read, Write, conversation
+from capabilities.running.mcp_client.protocol import MODERN, Conversation, OtherVersion, conversation
+from capabilities.running.mcp_client.sdk import Read, Write
 from capabilities.running.mcp_client.server_addresses import ServerAddress
 from capabilities.running.mcp_client.signing import CredentialAuth, Seen, count_parts, seen
 from capabilities.running.mcp_client.translating import leaf, translated
@@ -235,7 +236,7 @@ class Session:
         self._conversation = await stack.enter_async_context(talk)
 
 
-def _streams(address: ServerAddress, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[TransportStreams]:
+def _streams(address: ServerAddress, client: httpx2.AsyncClient) -> Transport:
     return streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_ANSWER)
 
 

@@ -7,7 +7,6 @@ import httpx2
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
-from pydantic import ValidationError
 
 from capabilities.running.egress import EgressError, is_refused
 from capabilities.running.mcp_client.errors import (
@@ -20,6 +19,7 @@ from capabilities.running.mcp_client.errors import (
     ServerUnreachable,
 )
 from capabilities.running.mcp_client.protocol import VERSIONS, OtherVersion
+from capabilities.running.mcp_client.sdk import INVALID_ANSWER, STATUS_MESSAGES
 from capabilities.running.mcp_client.server_addresses import ServerAddress
 from capabilities.running.mcp_client.signing import Seen
 from capabilities.running.mcp_client.words import readable
@@ -56,7 +56,7 @@ def translated(error: BaseException, address: ServerAddress, noted: Seen, second
         return ServerLost(f"The connection to {name} ended.")
     if isinstance(error, OSError):
         return ServerUnreachable(f"The process of {name} could not be started: {error.strerror or error}.")
-    if isinstance(error, ValidationError | RuntimeError | ValueError | KeyError | TypeError):
+    if isinstance(error, INVALID_ANSWER):
         return AnswerRefused(f"{name} sent an answer that is not valid MCP.")
     return ServerLost(f"{name} could not be asked ({type(error).__name__}).")
 
@@ -93,7 +93,7 @@ def _of_protocol(error: MCPError, name: str, noted: Seen, seconds: float) -> Mcp
     if error.code == PARSE_ERROR:
         return AnswerRefused(f"{name} sent an answer that is not valid MCP.")
     words = readable(error.message)[0][:MAX_WORDS].strip().rstrip(".")
-    is_status = noted.status >= 400 and words in ("Server returned an error response", "Not Found", "")
+    is_status = noted.status >= 400 and words in (*STATUS_MESSAGES, "")
     if is_status:
         words = f"HTTP status {noted.status}"
     return ServerRefused(
