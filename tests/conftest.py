@@ -15,6 +15,8 @@ import pytest
 from django.conf import settings
 from django.db import connection, transaction
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as effort
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -28,6 +30,12 @@ from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope
+
+# The same cases on each run, however busy the machine is: a test that finds new ones says so itself.
+effort.register_profile(
+    "calm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+effort.load_profile("calm")
 
 
 @dataclass
