@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from django.urls import reverse
@@ -31,75 +31,7 @@ from capabilities.models import (
     Toolkit,
 )
 from toolhub.tenants.models import Membership, Right
-from toolhub.tenants.targets import add_target, rows_with_page
-
-
-def add_targets() -> None:
-    add_target("tool", rows_with_page(lambda reader: Tool.objects.all(), "tool_detail", "name"))
-    add_target("toolkit", rows_with_page(lambda reader: Toolkit.objects.all(), "toolkit_detail", "name"))
-    add_target("agent", rows_with_page(lambda reader: Agent.objects.all(), "agent_detail", "slug"))
-    add_target(
-        "category",
-        rows_with_page(lambda reader: Category.objects.all(), "category_update", "name", right=Right.CATALOGUE),
-    )
-    add_target(
-        "servicesetting",
-        rows_with_page(lambda reader: ServiceSetting.objects.all(), "service_update", "service", right=Right.CATALOGUE),
-    )
-    add_target(
-        "mcpserver",
-        rows_with_page(lambda reader: McpServer.objects.all(), "server_detail", "name", right=Right.CATALOGUE),
-    )
-    add_target(
-        "helpermodule",
-        rows_with_page(lambda reader: HelperModule.objects.all(), "module_detail", "name", right=Right.CATALOGUE),
-    )
-    add_target("role", rows_with_page(lambda reader: Role.objects.all(), "role_detail", "slug", right=Right.ROLES))
-    add_target(
-        "provider",
-        rows_with_page(lambda reader: Provider.objects.all(), "provider_update", "slug", right=Right.PROVIDERS),
-    )
-    add_target(
-        "languagemodel",
-        rows_with_page(
-            lambda reader: LanguageModel.objects.all(),
-            "model_update",
-            "provider__slug",
-            "public_id",
-            right=Right.PROVIDERS,
-        ),
-    )
-    add_target(
-        "modelprice",
-        rows_with_page(lambda reader: ModelPrice.objects.all(), "price_model", "model__public_id", right=Right.BUDGETS),
-    )
-    add_target("policy", _policies)
-    add_target(
-        "policyprofile",
-        rows_with_page(
-            lambda reader: PolicyProfile.objects.all(), "policy_profile_update", "name", right=Right.POLICIES
-        ),
-    )
-    add_target(
-        "storedcredential",
-        rows_with_page(
-            lambda reader: StoredCredential.objects.all(), "credential_detail", "name", right=Right.CATALOGUE
-        ),
-    )
-    add_target(
-        "toolimport",
-        rows_with_page(lambda reader: ToolImport.objects.all(), "import_detail", "public_id", right=Right.CATALOGUE),
-    )
-    add_target("hook", rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS))
-    add_target("runtimeconfig", _runtime_settings)
-    add_target(
-        "approvalrule",
-        rows_with_page(
-            lambda reader: ApprovalRule.objects.all(), "approval_rule_edit", "public_id", right=Right.POLICIES
-        ),
-    )
-    add_target("grant", _grants)
-    add_target("grantrequest", _requests)
+from toolhub.tenants.targets import FindAddresses, rows_with_page
 
 
 def _runtime_settings(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
@@ -141,3 +73,47 @@ def _policies(reader: Membership, ids: Collection[UUID]) -> dict[UUID, str]:
         key: reverse("policy_provider_update", args=[org, slug]) if slug else reverse("policy_update", args=[org])
         for key, slug in rows
     }
+
+
+TARGET_PAGES: Mapping[str, FindAddresses] = {
+    "tool": rows_with_page(lambda reader: Tool.objects.all(), "tool_detail", "name"),
+    "toolkit": rows_with_page(lambda reader: Toolkit.objects.all(), "toolkit_detail", "name"),
+    "agent": rows_with_page(lambda reader: Agent.objects.all(), "agent_detail", "slug"),
+    "category": rows_with_page(lambda reader: Category.objects.all(), "category_update", "name", right=Right.CATALOGUE),
+    "servicesetting": rows_with_page(
+        lambda reader: ServiceSetting.objects.all(), "service_update", "service", right=Right.CATALOGUE
+    ),
+    "mcpserver": rows_with_page(lambda reader: McpServer.objects.all(), "server_detail", "name", right=Right.CATALOGUE),
+    "helpermodule": rows_with_page(
+        lambda reader: HelperModule.objects.all(), "module_detail", "name", right=Right.CATALOGUE
+    ),
+    "role": rows_with_page(lambda reader: Role.objects.all(), "role_detail", "slug", right=Right.ROLES),
+    "provider": rows_with_page(lambda reader: Provider.objects.all(), "provider_update", "slug", right=Right.PROVIDERS),
+    "languagemodel": rows_with_page(
+        lambda reader: LanguageModel.objects.all(),
+        "model_update",
+        "provider__slug",
+        "public_id",
+        right=Right.PROVIDERS,
+    ),
+    "modelprice": rows_with_page(
+        lambda reader: ModelPrice.objects.all(), "price_model", "model__public_id", right=Right.BUDGETS
+    ),
+    "policy": _policies,
+    "policyprofile": rows_with_page(
+        lambda reader: PolicyProfile.objects.all(), "policy_profile_update", "name", right=Right.POLICIES
+    ),
+    "storedcredential": rows_with_page(
+        lambda reader: StoredCredential.objects.all(), "credential_detail", "name", right=Right.CATALOGUE
+    ),
+    "toolimport": rows_with_page(
+        lambda reader: ToolImport.objects.all(), "import_detail", "public_id", right=Right.CATALOGUE
+    ),
+    "hook": rows_with_page(lambda reader: Hook.objects.all(), "hook_update", "public_id", right=Right.HOOKS),
+    "runtimeconfig": _runtime_settings,
+    "approvalrule": rows_with_page(
+        lambda reader: ApprovalRule.objects.all(), "approval_rule_edit", "public_id", right=Right.POLICIES
+    ),
+    "grant": _grants,
+    "grantrequest": _requests,
+}

@@ -1,15 +1,15 @@
 """Which function of the service calls which, read from the source: for tests that walk every path to something.
 
 A call is followed where its function is known: by its name in the module or its imports, as a method of `self`, or as a
-method of that name where few classes have one. What is handed on to run behind the commit (`on_commit`), or in another
-thread, is not run there.
+method of that name where few classes have one; a call of what a room above provides, to the function there. What is
+handed on to run behind the commit (`on_commit`), or in another thread, is not run there.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -97,6 +97,30 @@ def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((each.asname or each.name.split(".")[0], each.name) for each in node.names)
 
 
+def provisions(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """What a module provides (`toolhub.tenants.provided`): the full name of each, and those of the values for it."""
+    names = dict(imported(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "provide":
+            yield full_name(node.func.value, names), [full_name(each, names) for each in values_in(node.args)]
+
+
+def values_in(nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """The values of dictionaries and the arguments of calls among these, and the rest as it is."""
+    for node in nodes:
+        if isinstance(node, ast.Dict):
+            yield from values_in(node.values)
+        elif isinstance(node, ast.Call):
+            yield from values_in([*node.args, *(each.value for each in node.keywords)])
+        else:
+            yield node
+
+
+def full_name(node: ast.AST, names: dict[str, str]) -> str:
+    first, _, rest = ast.unparse(node).partition(".")
+    return ".".join(filter(None, (names.get(first, ""), rest)))
+
+
 def body_of(node: ast.AST) -> Iterator[ast.AST]:
     """What runs when this does: no functions inside of it, and nothing that is handed on to run later."""
     waiting = list(ast.iter_child_nodes(node))
@@ -124,4 +148,9 @@ def graph() -> Graph:
                 parts = path.relative_to(ROOT).with_suffix("").parts
                 text = path.read_text()
                 found.add(".".join(parts).removesuffix(".__init__"), ast.parse(text), text)
+    for house in HOUSES:
+        wiring = found.functions.get(f"{house}.wiring.<module>")
+        for declared, values in provisions(wiring.node) if wiring and isinstance(wiring.node, ast.Module) else ():
+            if declared in found.functions:
+                found.functions[declared] = found.functions[values[0]]
     return found

@@ -166,7 +166,8 @@ NOT_GUARDED = {
 
 
 def found_writes() -> set[str]:
-    """Public functions of the rooms of configuration that record a change, are guarded, or have an actor; not views."""
+    """Public functions of the rooms of configuration that record a change, are guarded, or have an actor; not views,
+    and not what a room above provides, which stands there."""
     found = set()
     for room in ROOMS:
         for path in sorted(Path(room).rglob("*.py")):
@@ -181,6 +182,8 @@ def found_writes() -> set[str]:
 def _looks_like_a_write(node: ast.FunctionDef) -> bool:
     calls = {each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
     guards = [ast.unparse(each) for each in node.decorator_list]
+    if "Provided" in guards:
+        return False
     arguments = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
     return "record" in calls or "actor" in arguments or any("_write" in each for each in guards)
 

@@ -122,7 +122,7 @@ ROOMS = {
         "assistant": ("models", "records", "builtin", "apps"),
         "agents": ("", "hooks runtime_config toolkits", "agents", "sharing"),
         "starter": (),
-        "api apps audit_targets management urls": (),
+        "api apps audit_targets management urls wiring": (),
     },
     "sessions": {
         "models": (),
@@ -136,13 +136,13 @@ ROOMS = {
         "doors": ("chats", "schedules connect mcp_server gateway", "builtin"),
         "insight": ("explain previews connections trial hook_trials", "keywords"),
         "worker": (),
-        "apps audit_targets templatetags urls": (),
+        "apps audit_targets templatetags urls wiring": (),
     },
 }
 #: Folders of an app's first level, rooms of a wing.
 MOST_FOLDERS, MOST_ROOMS = 12, 8
 #: What docs/architecture.md does not list beside the rooms.
-NO_ROOMS = {"api", "apps", "audit_targets", "management", "templatetags", "urls"}
+NO_ROOMS = {"api", "apps", "audit_targets", "management", "templatetags", "urls", "wiring"}
 #: The layers of a room, lowest first.
 LAYERS = {"rules": 0, "models": 1, "writes": 2, "queries": 3, "forms": 4, "views": 5, "api": 5}
 #: Where an app is put together: what may see pages and routes.

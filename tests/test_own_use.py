@@ -420,9 +420,9 @@ def test_every_write_of_the_table_is_guarded() -> None:
 def test_without_what_reads_powers_nobody_writes(
     monkeypatch: pytest.MonkeyPatch, alice: Membership, in_acme: Organisation
 ) -> None:
-    monkeypatch.setattr(authority, "_read_powers", [])
+    monkeypatch.setattr(authority.powers_of_each, "_function", None)
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="powers_of_each"):
         create_category("x", CategoryContent("X"), actor=alice)
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
-from capabilities.catalogue.imports.readers import READERS
+from capabilities.catalogue.imports.readers import Source, sources
 from capabilities.catalogue.imports.runs import run_import
 from capabilities.catalogue.imports.writes import accept_imported, dismiss_imported, import_rows, start_import
 from capabilities.catalogue.servers.refresh import claim_due as claim_server
@@ -151,7 +151,7 @@ def _pending(tool: Tool, number: int) -> ToolVersion:
 def found(acme: Organisation, admins: list[Membership], monkeypatch: pytest.MonkeyPatch) -> ToolImport:
     """Two definitions that wait for a decision."""
     source = ReadSource((pet("listPets"), pet("addPet")), title="Pets", base_url="https://pets.example.org/v1")
-    monkeypatch.setitem(READERS, ImportSource.OPENAPI, lambda _: source)
+    monkeypatch.setitem(sources._values, ImportSource.OPENAPI, Source(lambda _: source))
     asked = start_import(ImportSource.OPENAPI, actor=admins[0], document=DOCUMENT)
     run_import(asked.public_id)
     return ToolImport.objects.get(pk=asked.pk)
@@ -213,7 +213,7 @@ def test_of_several_workers_one_reads_an_import(
         read.append(1)
         return ReadSource((FoundTool("listPets", description="Lists."),), title="Pets", base_url="https://p.example")
 
-    monkeypatch.setitem(READERS, ImportSource.OPENAPI, reader)
+    monkeypatch.setitem(sources._values, ImportSource.OPENAPI, Source(reader))
     asked = start_import(ImportSource.OPENAPI, actor=admins[0], document=DOCUMENT)
 
     at_once([partial(run_import, asked.public_id)] * 4)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from capabilities.common.previews import Impact
-from capabilities.common.provided import Provided
+from collections.abc import Collection
 
-#: Preview of what other members lose where tools are switched off: `(names, actor=...)`.
-impact_of_switching_off: Provided[..., Impact] = Provided("previews of switching off")
+from capabilities.common.previews import Impact
+from toolhub.tenants.models import Membership
+from toolhub.tenants.provided import Provided
+
+
+@Provided
+def impact_of_switching_off(names: Collection[str], *, actor: Membership) -> Impact:
+    """Preview what other members lose where tools are switched off."""
+    raise NotImplementedError

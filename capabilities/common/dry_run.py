@@ -15,19 +15,23 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from capabilities.common.provided import Provided
 from toolhub.tenants.models import Membership
+from toolhub.tenants.provided import Provided
 from toolhub.tenants.rest.api import api_member
 from toolhub.tenants.rest.wire import DRY_RUN
 
 PARAMETER = OpenApiParameter(
     DRY_RUN, bool, description="`true`: nothing is changed; the answer is a preview of what would be."
 )
-#: Preview of the write of this noun: `(noun, names in the address, body, write, actor)`, as `PreviewOut` has it.
-#: Raises what the write raises.
-preview_of: Provided[[str, Mapping[str, Any], Mapping[str, Any], Callable[[], Response], Membership], Any] = Provided(
-    "previews for dry runs"
-)
+
+
+@Provided
+def preview_of(
+    noun: str, named: Mapping[str, Any], body: Mapping[str, Any], write: Callable[[], Response], actor: Membership
+) -> dict[str, Any]:
+    """Preview the write of this noun, as `PreviewOut` describes it; `named` are the names in the address. Raises what
+    the write raises."""
+    raise NotImplementedError
 
 
 class GroupOut(serializers.Serializer[Any]):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from django.db import transaction
 from django.db.models import F
 
 from toolhub.tenants.models import Organisation
+from toolhub.tenants.provided import Provided
 
-#: Called with the organisation's key once a change is committed. It raises nothing.
-AFTER_CHANGE: list[Callable[[int], None]] = []
+
+@Provided
+def announce_registry(organisation_id: int) -> None:
+    """Tell web servers that the version was raised, once that is committed. Raises nothing."""
 
 
 def touch_registry(organisation_id: int) -> None:
     """Raise the organisation's registry version: what its members may call has changed."""
     Organisation.objects.filter(pk=organisation_id).update(registry_version=F("registry_version") + 1)
-    for tell in AFTER_CHANGE:
-        transaction.on_commit(partial(tell, organisation_id))
+    transaction.on_commit(partial(announce_registry, organisation_id))
 
 
 def registry_version(organisation_id: int) -> int:

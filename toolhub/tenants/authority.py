@@ -3,8 +3,7 @@
 Nobody below access `admin` widens what they themselves may use or administer by category, and nobody changes
 anything of a member of higher access.
 
-What a member may use, and what roles say, is known to the apps above. They register here how both are read
-(`register_powers`).
+What a member may use, and what roles say, is known to the apps above: reading both is `Provided`.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from django.utils import timezone
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.identity.linked_accounts import linked_members
 from toolhub.tenants.models import Access, Membership, Organisation
+from toolhub.tenants.provided import Provided
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,33 +52,26 @@ class HeldAbove(Protocol):
         ...
 
 
-#: Reads the powers of members from this moment on, by key. A fixed number of queries.
-ReadPowers = Callable[[Collection[Membership], datetime], Mapping[int, Powers]]
-#: Reads what members of higher access than this one hold. A fixed number of queries.
-ReadHeldAbove = Callable[[Membership], HeldAbove]
-_read_powers: list[ReadPowers] = []
-_read_held_above: list[ReadHeldAbove] = []
+@Provided
+def powers_of_each(members: Collection[Membership], since: datetime) -> Mapping[int, Powers]:
+    """Return the powers of members from this moment on, by key. A fixed number of queries."""
+    raise NotImplementedError
+
+
+@Provided
+def powers_above(actor: Membership) -> HeldAbove:
+    """Return what members of higher access than this one hold. A fixed number of queries."""
+    raise NotImplementedError
+
+
 #: Keys of the members whose write is under way in this context: what it calls is part of it.
 _writing: ContextVar[frozenset[int]] = ContextVar("toolhub_writing", default=frozenset())
 #: Every write that is guarded, as `module.name`.
 WRITES: set[str] = set()
 
 
-def register_powers(read: ReadPowers, read_held_above: ReadHeldAbove) -> None:
-    """Called once, when the apps are ready."""
-    _read_powers[:] = [read]
-    _read_held_above[:] = [read_held_above]
-
-
 def powers_of(member: Membership, at: datetime | None = None) -> Powers:
-    """Raises RuntimeError where nothing is registered: then nobody may write."""
-    return _powers_of_all([member], at or timezone.now())[member.pk]
-
-
-def _powers_of_all(members: Collection[Membership], at: datetime) -> Mapping[int, Powers]:
-    if not _read_powers:
-        raise RuntimeError("Nothing is registered that reads what a member may use.")
-    return _read_powers[0](members, at)
+    return powers_of_each([member], at or timezone.now())[member.pk]
 
 
 def why_beyond(actor: Membership, member: Membership) -> str:
@@ -139,7 +132,7 @@ def hold_organisation(organisation_id: int) -> None:
 
 def _held_above(actor: Membership) -> HeldAbove | None:
     """None for an admin: nobody is above."""
-    return _read_held_above[0](actor) if higher_than(actor) else None
+    return powers_above(actor) if higher_than(actor) else None
 
 
 def _check_same_above(actor: Membership, before: HeldAbove | None, refused: Callable[[str], Exception]) -> None:
@@ -164,7 +157,7 @@ def _check_not_wider(
 def _powers_of_linked(actor: Membership, moment: datetime) -> Mapping[int, Powers]:
     """Return the powers of the accounts that may be the actor's as well, by key; none for an admin."""
     linked = [] if actor.has_access(Access.ADMIN) else linked_members(actor)
-    return _powers_of_all(linked, moment) if linked else {}
+    return powers_of_each(linked, moment) if linked else {}
 
 
 def _check_linked_not_wider(
@@ -179,7 +172,7 @@ def _check_linked_not_wider(
     if not before:
         return
     linked = {member.pk: member for member in linked_members(actor) if member.pk in before}
-    for key, after in _powers_of_all(linked.values(), moment).items():
+    for key, after in powers_of_each(linked.values(), moment).items():
         more = sorted(set(after.beyond(before[key])) & set(after.beyond(own)))
         if more:
             member = linked[key]

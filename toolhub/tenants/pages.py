@@ -20,6 +20,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from toolhub import __version__
 from toolhub.tenants.access import memberships_of_user
 from toolhub.tenants.models import Membership, Right, User
+from toolhub.tenants.provided import ProvidedByKey
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -151,12 +152,8 @@ MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...
 
 #: Counts what waits for a member on a page, and says it in a sentence. At most one query.
 Waiting = Callable[[Membership], tuple[int, str]]
-_waiting: dict[str, Waiting] = {}
-
-
-def register_waiting(view: str, count: Waiting) -> None:
-    """Show on the menu's entry of this view how much waits there. Called once, when the apps are ready."""
-    _waiting[view] = count
+#: By the view of the menu's entry that shows it.
+waiting_counts: ProvidedByKey[Waiting] = ProvidedByKey("counts of what waits")
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
@@ -191,7 +188,7 @@ def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
                 icon,
                 reverse(view, args=[slug]),
                 here.partition("_")[0] in word.split(),
-                *((*_waiting[view](member), f"waiting-{word}") if view in _waiting else ()),
+                *((*waiting_counts[view](member), f"waiting-{word}") if view in waiting_counts else ()),
             )
             for title, icon, view, word, right in lines
             if right is None or member.reach(right)

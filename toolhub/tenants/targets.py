@@ -1,4 +1,4 @@
-"""Pages of the rows that the audit names: each app registers the kinds that it keeps."""
+"""Pages of the rows that the audit names: each app provides the kinds that it keeps."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from toolhub.tenants.models import AuditEntry, Membership, Right
+from toolhub.tenants.provided import ProvidedByKey
 
 Row = TypeVar("Row")
 #: The addresses of those rows with these ids that are still there, and whose pages the member may see; by id.
 FindAddresses = Callable[[Membership, Collection[UUID]], Mapping[UUID, str]]
 
-_kinds: dict[str, FindAddresses] = {}
-
-
-def add_target(kind: str, find: FindAddresses) -> None:
-    """Register a kind of target, named as `AuditEntry.target_type` names it. `find` takes one query at most."""
-    _kinds[kind] = find
+#: By the kind of target, named as `AuditEntry.target_type` names it. Each takes one query at most.
+target_pages: ProvidedByKey[FindAddresses] = ProvidedByKey("pages of audited rows")
 
 
 def rows_with_page(
@@ -48,14 +45,15 @@ def rows_with_page(
 def addresses_of(entries: Iterable[AuditEntry], reader: Membership) -> dict[tuple[str, str], str]:
     """Return the pages of those targets that the reader may see, by kind and id as entries name them. One query a
     kind."""
+    pages = {**_OWN_PAGES, **target_pages}
     wanted: dict[str, set[UUID]] = defaultdict(set)
     for entry in entries:
-        if entry.target_type in _kinds and (target_id := _uuid(entry.target_id)):
+        if entry.target_type in pages and (target_id := _uuid(entry.target_id)):
             wanted[entry.target_type].add(target_id)
     return {
         (kind, str(target_id)): address
         for kind, ids in wanted.items()
-        for target_id, address in _kinds[kind](reader, ids).items()
+        for target_id, address in pages[kind](reader, ids).items()
     }
 
 
@@ -67,7 +65,8 @@ def _uuid(text: str) -> UUID | None:
         return None
 
 
-add_target(
-    "membership",
-    rows_with_page(lambda reader: Membership.objects.all(), "member_detail", "public_id", right=Right.MEMBERS),
-)
+_OWN_PAGES: Mapping[str, FindAddresses] = {
+    "membership": rows_with_page(
+        lambda reader: Membership.objects.all(), "member_detail", "public_id", right=Right.MEMBERS
+    )
+}

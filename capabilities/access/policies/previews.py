@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from capabilities.access.policies.writes import PolicyContent, ProfileContent
 from capabilities.common.previews import Impact
-from capabilities.common.provided import Provided
+from capabilities.models import PolicyProfile, Provider
+from toolhub.tenants.models import Membership
+from toolhub.tenants.provided import Provided
 
-#: Changes that saving a policy makes, over the agents that it is about: `(provider or None, content, actor=...)`.
-impact_of_policy: Provided[..., Impact] = Provided("previews of policies")
-#: Changes that saving a profile makes, over the agents under a policy with it: `(profile, content, actor=...)`.
-impact_of_profile: Provided[..., Impact] = Provided("previews of profiles")
+
+@Provided
+def impact_of_policy(provider: Provider | None, content: PolicyContent, *, actor: Membership) -> Impact:
+    """Preview saving a policy, over the agents that it is about; without a provider, the organisation's."""
+    raise NotImplementedError
+
+
+@Provided
+def impact_of_profile(profile: PolicyProfile, content: ProfileContent, *, actor: Membership) -> Impact:
+    """Preview saving a profile, over the agents under a policy with it."""
+    raise NotImplementedError

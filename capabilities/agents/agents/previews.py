@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from capabilities.agents.agents.writes import AgentContent
 from capabilities.common.previews import Impact
-from capabilities.common.provided import Provided
+from capabilities.models import Agent
+from toolhub.tenants.models import Membership
+from toolhub.tenants.provided import Provided
 
-#: Changes that saving an agent's content makes: `(agent, content, actor=...)`.
-impact_of_agent: Provided[..., Impact] = Provided("previews of agents")
-#: The tools that a member's new session with an agent begins with, and those that a message brings: `(agent, member,
-#: message)`.
-start_of: Provided[..., Any] = Provided("starts of agents")
+
+@Provided
+def impact_of_agent(agent: Agent, content: AgentContent, *, actor: Membership) -> Impact:
+    """Preview saving an agent's content. Raises ChangeRefused for what could not be saved."""
+    raise NotImplementedError
+
+
+@Provided
+def start_of(agent: Agent, member: Membership, message: str) -> Any:
+    """Return the tools that a member's new session with an agent begins with, and those that a message brings."""
+    raise NotImplementedError

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from capabilities.agents.toolkits.writes import ToolkitContent
 from capabilities.common.previews import Impact
-from capabilities.common.provided import Provided
+from capabilities.models import Toolkit
+from toolhub.tenants.models import Membership
+from toolhub.tenants.provided import Provided
 
-#: Changes that saving a toolkit's content makes, over the agents that may load it: `(toolkit, content, actor=...)`.
-impact_of_toolkit: Provided[..., Impact] = Provided("previews of toolkits")
+
+@Provided
+def impact_of_toolkit(toolkit: Toolkit, content: ToolkitContent, *, actor: Membership) -> Impact:
+    """Preview saving a toolkit's content, over the agents that may load it."""
+    raise NotImplementedError

@@ -1,8 +1,8 @@
-"""The kinds of rows that members keep, in the order of the page. The room `sessions` adds its own (`add_kind`)."""
+"""The kinds of rows that members keep, in the order of the page. Rooms above provide further ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,6 +30,7 @@ from capabilities.assistant.models import (
 from capabilities.assistant.records import forms, serializers
 from capabilities.assistant.records.kind import Kind, RecordLine, State, Switch
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
+from toolhub.tenants.provided import ProvidedByKey
 
 #: Characters of a text that a line shows.
 NOTE = 140
@@ -37,17 +38,16 @@ NOTE = 140
 NO_DATE = date.max
 
 
+#: By name.
+further_kinds: ProvidedByKey[Kind] = ProvidedByKey("further kinds of records")
+
+
 def kinds() -> Sequence[Kind]:
-    return list(_KINDS.values())
+    return [*_OWN_KINDS.values(), *further_kinds.values()]
 
 
 def kind_named(name: str) -> Kind | None:
-    return _KINDS.get(name)
-
-
-def add_kind(kind: Kind) -> None:
-    """Make a kind known to the pages. Called once, when the application starts."""
-    _KINDS[kind.name] = kind
+    return _OWN_KINDS.get(name) or further_kinds.get(name)
 
 
 def short(text: str) -> str:
@@ -435,7 +435,7 @@ PLACES = Kind(
     change=household.change_place,
 )
 
-_KINDS: dict[str, Kind] = {
+_OWN_KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         TASKS,

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.catalogue.imports.found import ReadSource, SourceRefused
-from capabilities.catalogue.imports.readers import READERS
+from capabilities.catalogue.imports.readers import sources
 from capabilities.catalogue.imports.reading import store_found
 from capabilities.common.confined import ConfinedError
 from capabilities.common.moments import from_now
@@ -66,10 +66,10 @@ def _source_of(tool_import: ToolImport) -> ReadSource:
     member = tool_import.membership
     if member is not None and not member.reach(Right.CATALOGUE):
         raise SourceRefused(NO_RIGHT)
-    reader = READERS.get(tool_import.source)
-    if reader is None:
+    source = sources.get(tool_import.source)
+    if source is None:
         raise SourceRefused(UNKNOWN_SOURCE)
-    return reader(tool_import)
+    return source.read(tool_import)
 
 
 @transaction.atomic

@@ -44,7 +44,7 @@ from capabilities.catalogue.imports.queries import (
     tools_accepted,
     versions_compared,
 )
-from capabilities.catalogue.imports.readers import REVIEWS
+from capabilities.catalogue.imports.readers import sources
 from capabilities.catalogue.imports.writes import (
     Accepted,
     accept_imported,
@@ -177,9 +177,9 @@ def _review(
         **recipient_choices(member, form if form.is_bound else None),
         **_next_step(member, tool_import),
     }
-    review = REVIEWS.get(tool_import.source)
-    if review is not None and not tool_import.is_open and tool_import.status != ImportStatus.FAILED:
-        context["extra"] = review(tool_import, member)
+    source = sources.get(tool_import.source)
+    if source and source.review and not tool_import.is_open and tool_import.status != ImportStatus.FAILED:
+        context["extra"] = source.review(tool_import, member)
     return render(request, "capabilities/catalogue/imports/import_detail.html", context, status=status_of(form))
 
 

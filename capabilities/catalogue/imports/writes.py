@@ -26,7 +26,7 @@ from capabilities.catalogue.imports.matching import (
     next_of,
     versions_at_hand,
 )
-from capabilities.catalogue.imports.readers import AFTER_ACCEPT, ring_for_import
+from capabilities.catalogue.imports.readers import ring_for_import, sources
 from capabilities.catalogue.imports.runs import QUEUE_SECONDS
 from capabilities.catalogue.python_tools.helper_modules.checks import CheckedModule
 from capabilities.catalogue.python_tools.helper_modules.writes import create_module, update_module
@@ -292,8 +292,8 @@ def accept_imported(
     give_tools(given, to, actor=actor)
     if given and knobs:
         set_knobs_of(given, knobs, actor=actor)
-    after_accept = AFTER_ACCEPT.get(tool_import.source)
-    note = after_accept(tool_import, actor) if after_accept is not None else ""
+    source = sources.get(tool_import.source)
+    note = source.after_accept(tool_import, actor) if source and source.after_accept else ""
     return replace(done, note=" ".join(text for text in (note, sentence_of(to, given)) if text))
 
 

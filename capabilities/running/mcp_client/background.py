@@ -11,7 +11,7 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from capabilities.running.mcp_client.errors import ServerSilent, Stopped
@@ -28,8 +28,6 @@ GRACE = 5.0
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-#: Functions that are called once, in this process, when its loop is made.
-_on_start: list[Callable[[asyncio.AbstractEventLoop], None]] = []
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
@@ -39,8 +37,6 @@ def background_loop() -> asyncio.AbstractEventLoop:
         if _loop is None:
             loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name=THREAD, daemon=True).start()
-            for function in _on_start:
-                loop.call_soon_threadsafe(function, loop)
             _loop = loop
         return _loop
 
@@ -48,11 +44,6 @@ def background_loop() -> asyncio.AbstractEventLoop:
 def has_loop() -> bool:
     """Return whether this process has made its loop."""
     return _loop is not None
-
-
-def when_started(function: Callable[[asyncio.AbstractEventLoop], None]) -> None:
-    """Have it called in each process's loop when that begins."""
-    _on_start.append(function)
 
 
 def run(work: Coroutine[Any, Any, T], *, seconds: float, stopped: threading.Event | None = None) -> T:

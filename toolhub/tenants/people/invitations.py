@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from django.contrib.auth.password_validation import validate_password
 from django.db import IntegrityError, transaction
@@ -19,6 +18,7 @@ from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import ASK_AN_ADMIN, guarded_write, hold_organisation
 from toolhub.tenants.models import Access, Invitation, Membership, Right, User
 from toolhub.tenants.people.writes import Forbidden, MemberRefused, current_members
+from toolhub.tenants.provided import Provided
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 INVITATION_DAYS = 7
@@ -41,33 +41,20 @@ class Newcomer:
     password: str
 
 
-class InvitedRoles(Protocol):
-    """The roles of invitations. They are the catalogue's, which this room may not import: it registers them here."""
-
-    def offered_roles(self, member: Membership) -> Sequence[tuple[str, str]]:
-        """Short name and name of the roles that this member may put on an invitation, as far as rights go."""
-        ...
-
-    def set_invited_roles(self, invitation: Invitation, slugs: Collection[str], *, actor: Membership) -> None:
-        """Put the roles on a new invitation. Raises MemberRefused, for `roles`."""
-        ...
-
-    def give_invited_roles(self, invitation: Invitation, member: Membership) -> None:
-        """Give the new member those of the roles that the inviter could still give."""
-        ...
-
-
-_invited_roles: list[InvitedRoles] = []
-
-
-def register_invited_roles(invited_roles: InvitedRoles) -> None:
-    """Called once, when the apps are ready."""
-    _invited_roles[:] = [invited_roles]
-
-
+@Provided
 def offered_roles(member: Membership) -> Sequence[tuple[str, str]]:
-    """Short name and name of the roles that this member may put on an invitation, as far as rights go."""
-    return _invited_roles[0].offered_roles(member)
+    """Return short name and name of the roles that this member may put on an invitation, as far as rights go."""
+    raise NotImplementedError
+
+
+@Provided
+def set_invited_roles(invitation: Invitation, slugs: Collection[str], *, actor: Membership) -> None:
+    """Put the roles on a new invitation. Raises MemberRefused, for `roles`."""
+
+
+@Provided
+def give_invited_roles(invitation: Invitation, member: Membership) -> None:
+    """Give the new member those of the roles that the inviter could still give."""
 
 
 @guarded_write(Forbidden)
@@ -96,7 +83,7 @@ def invite(email: str, access: Access, *, actor: Membership, roles: Collection[s
     )
     after: dict[str, object] = {"email": email, "access": access.value}
     if roles:
-        _invited_roles[0].set_invited_roles(invitation, roles, actor=actor)
+        set_invited_roles(invitation, roles, actor=actor)
         after["roles"] = sorted(set(roles))
     record("invitation.create", invitation, actor=actor, after=after)
     return invitation, secret
@@ -179,5 +166,5 @@ def _join(invitation: Invitation, user: User) -> Membership:
         added = {"email": user.email, "access": membership.access}
         record("invitation.accept", invitation, actor=membership, after={"email": invitation.email})
         record("member.add", membership, actor=membership, after=added)
-        _invited_roles[0].give_invited_roles(invitation, membership)
+        give_invited_roles(invitation, membership)
         return membership

@@ -25,6 +25,7 @@ from toolhub.tenants.models import (
     ResetLink,
     Right,
 )
+from toolhub.tenants.provided import Provided
 
 
 class MemberRefused(ValueError):
@@ -59,19 +60,10 @@ def current_members() -> QuerySet[Membership]:
     return Membership.objects.filter(ended_at=None).select_related("user").prefetch_related("admin_rights")
 
 
-#: Reads the (name, title) of the organisation's categories: the catalogue's own, which this room may not import.
-ReadCategories = Callable[[], list[tuple[str, str]]]
-_read_categories: list[ReadCategories] = []
-
-
-def register_categories(read: ReadCategories) -> None:
-    """Called once, when the apps are ready."""
-    _read_categories[:] = [read]
-
-
+@Provided
 def category_names() -> list[tuple[str, str]]:
-    """(name, title) of the organisation's categories, by title."""
-    return [each for read in _read_categories for each in read()]
+    """Return (name, title) of the organisation's categories, by title."""
+    raise NotImplementedError
 
 
 # -- Who may do what to whom ------------------------------------------------------------------------------------------
@@ -163,15 +155,10 @@ def end_made_links(member: Membership, actor: Membership | None) -> None:
     ResetLink.objects.filter(created_by=member, ended_at=None).update(ended_at=timezone.now())
 
 
-#: Called with a member who leaves and who removes them (None: the operator), inside the transaction of that.
-OnEnd = Callable[[Membership, "Membership | None"], None]
-_on_end: list[OnEnd] = []
-
-
-def register_end(forget: OnEnd) -> None:
-    """Have this called where a membership ends, to forget what an app keeps for the member alone. Called once."""
-    if forget not in _on_end:
-        _on_end.append(forget)
+@Provided
+def forget_accounts(member: Membership, actor: Membership | None) -> None:
+    """Delete the secrets of a member who leaves, inside the transaction of that; `actor` removes them, None is the
+    operator."""
 
 
 def _end_membership(member: Membership, actor: Membership | None) -> None:
@@ -184,8 +171,7 @@ def _end_membership(member: Membership, actor: Membership | None) -> None:
     member.ended_at = now
     member.save(update_fields=["ended_at"])
     record("member.remove", member, actor=actor, before=before)
-    for forget in _on_end:
-        forget(member, actor)
+    forget_accounts(member, actor)
     _end_links_beyond(Membership.objects.get(pk=member.pk), actor)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from capabilities.catalogue.tools.writes import MAX_BULK, Definition, definition_of, set_tools_enabled, write_versions
 from capabilities.catalogue.versions.rules import status_of_new
-from capabilities.common.provided import Provided
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
@@ -17,6 +16,7 @@ from capabilities.contract.trust import ALLOW, ASK
 from capabilities.models import Category, Tool, ToolKind, VersionStatus
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.provided import Provided
 
 EFFECTS = ("read", "write", "external")
 #: Values of the knobs `ask` and `in_untrusted`: when a call asks a person, and what becomes of it after text from
@@ -24,8 +24,11 @@ EFFECTS = ("read", "write", "external")
 ASKS = ("always", "first_time", "off")
 IN_UNTRUSTED = ("refuse", "ask", "allow")
 
-#: `(names, knobs, actor=...)`: the organisation's runtime settings of these tools. Needs the right `policies`.
-set_knobs_of: Provided[..., object] = Provided("runtime settings of tools")
+
+@Provided
+def set_knobs_of(names: Collection[str], knobs: Mapping[str, Any], *, actor: Membership) -> object:
+    """Set the organisation's runtime settings of these tools. Needs the right `policies`."""
+    raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from capabilities.common.previews import Impact
-from capabilities.common.provided import Provided
+from toolhub.tenants.models import Membership
+from toolhub.tenants.provided import Provided
 
 #: The next step for a tool that no agent has, the same words wherever it is said.
 NO_AGENT = "No agent has this tool: add it to an agent or toolkit."
@@ -30,11 +31,17 @@ class Recipients:
 
 NOBODY = Recipients()
 
-#: `(names, recipients, actor=...)`: raises ChangeRefused for a recipient that is not there, or that cannot have one of
-#: them, and PermissionDenied without the right `agents` or `toolkits` that it takes. Audited; nothing for NOBODY.
-give_tools: Provided[..., None] = Provided("who gets tools")
-#: Preview of a write that gives tools: `(change, recipients, actor=...)`. Raises what `change` raises.
-impact_of_giving: Provided[..., Impact] = Provided("previews of giving tools")
+
+@Provided
+def give_tools(names: Sequence[str], to: Recipients, *, actor: Membership) -> None:
+    """Give tools to recipients; audited, nothing for NOBODY. Raises ChangeRefused for a recipient that is not there, or
+    that cannot have one of them, and PermissionDenied without the right `agents` or `toolkits` that it takes."""
+
+
+@Provided
+def impact_of_giving(change: Callable[[], object], to: Recipients, *, actor: Membership) -> Impact:
+    """Preview a write that gives tools. Raises what `change` raises."""
+    raise NotImplementedError
 
 
 def sentence_of(recipients: Recipients, names: Sequence[str]) -> str:

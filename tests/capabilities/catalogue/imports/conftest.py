@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
-from capabilities.catalogue.imports.readers import READERS
+from capabilities.catalogue.imports.readers import Source, sources
 from capabilities.catalogue.imports.runs import run_import
 from capabilities.catalogue.imports.writes import start_import
 from capabilities.models import ImportSource, ToolImport
@@ -31,7 +31,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def offer(*found: FoundTool, **fields: Any) -> None:
         source = ReadSource(found, **{"title": "Pets", "base_url": "https://pets.example.org/v1"} | fields)
-        monkeypatch.setitem(READERS, ImportSource.OPENAPI, lambda _: source)
+        monkeypatch.setitem(sources._values, ImportSource.OPENAPI, Source(lambda _: source))
 
     return offer
 

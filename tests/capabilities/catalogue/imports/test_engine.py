@@ -18,7 +18,7 @@ from capabilities.catalogue.imports import runs
 from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
 from capabilities.catalogue.imports.names import mcp_tool_name
-from capabilities.catalogue.imports.readers import READERS, ring_for_import
+from capabilities.catalogue.imports.readers import Source, ring_for_import, sources
 from capabilities.catalogue.imports.writes import (
     accept_imported,
     dismiss_imported,
@@ -658,7 +658,7 @@ def test_an_import_that_ended_meanwhile_gets_no_definitions(alice: Membership, m
         ToolImport.objects.update(status=ImportStatus.FAILED)
         return ReadSource((pet("a"),), title="Pets")
 
-    monkeypatch.setitem(READERS, ImportSource.OPENAPI, read)
+    monkeypatch.setitem(sources._values, ImportSource.OPENAPI, Source(read))
     tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
 
     runs.run_import(tool_import.public_id)
@@ -719,7 +719,7 @@ def test_a_reader_that_falls_over_fails_the_import_in_a_sentence(
     def fall(_: ToolImport) -> Any:
         raise RuntimeError("secret")
 
-    monkeypatch.setitem(READERS, ImportSource.OPENAPI, fall)
+    monkeypatch.setitem(sources._values, ImportSource.OPENAPI, Source(fall))
     tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
 
     runs.run_import(tool_import.public_id)
@@ -798,7 +798,7 @@ def test_what_cannot_be_stored_fails_the_import_too(alice: Membership, monkeypat
     def strange(_: ToolImport) -> Any:
         return ReadSource(content="no mapping")  # type: ignore[arg-type]
 
-    monkeypatch.setitem(READERS, ImportSource.OPENAPI, strange)
+    monkeypatch.setitem(sources._values, ImportSource.OPENAPI, Source(strange))
     tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
 
     runs.run_import(tool_import.public_id)

@@ -1,0 +1,40 @@
+"""Hands the functions of this app's rooms to the rooms below that call them: docs/architecture.md lists them."""
+
+from __future__ import annotations
+
+from capabilities.access import previews as access
+from capabilities.access.policies import previews as policies
+from capabilities.agents.agents import previews as agents
+from capabilities.agents.toolkits import previews as toolkits
+from capabilities.assistant.records import kinds
+from capabilities.catalogue import previews as catalogue
+from capabilities.catalogue.imports import readers
+from capabilities.catalogue.tools.recipients import writes as recipients
+from capabilities.common import dry_run as routes
+from capabilities.common import registry_version
+from sessions.asking.approvals import queries as approvals
+from sessions.audit_targets import TARGET_PAGES
+from sessions.doors.schedules.reminder_kind import REMINDERS
+from sessions.insight.previews import dry_run, offers, roles
+from sessions.selection import starts
+from sessions.turns import bell
+from toolhub.tenants import pages, targets
+
+
+def provide_all() -> None:
+    """Called once, when the apps are ready."""
+    pages.waiting_counts.provide({"approval_list": approvals.approvals_notice})
+    targets.target_pages.provide(TARGET_PAGES)
+    kinds.further_kinds.provide({REMINDERS.name: REMINDERS})
+    registry_version.announce_registry.provide(bell.announce_registry)
+    readers.ring_for_import.provide(bell.ring_for_import)
+    access.impact_of_roles.provide(roles.impact_of_roles)
+    access.impact_of_revoking.provide(roles.impact_of_revoking)
+    policies.impact_of_policy.provide(offers.impact_of_policy)
+    policies.impact_of_profile.provide(offers.impact_of_profile)
+    catalogue.impact_of_switching_off.provide(roles.impact_of_switching_off)
+    recipients.impact_of_giving.provide(offers.impact_of_giving)
+    toolkits.impact_of_toolkit.provide(offers.impact_of_toolkit)
+    agents.impact_of_agent.provide(offers.impact_of_agent)
+    agents.start_of.provide(starts.start_of)
+    routes.preview_of.provide(dry_run.preview_of)
