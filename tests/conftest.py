@@ -144,7 +144,7 @@ TransactionTestCase._fixture_teardown = delete_committed_rows  # type: ignore[at
 
 
 #: Marks of files that take long, the longest first.
-LONG = ("postgres", "exhaustive", "browser", "processes", "long")
+LONG = ("postgres", "lasting", "exhaustive", "browser", "processes", "long")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -194,6 +194,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         told = [reason.partition(begin)[2] for reason in reasons if begin in reason]
         if told:
             terminalreporter.write_line(f"{title}: {len(told)} {tests} did not run here: {told[0]}", red=True)
+
+
+def lane_of(report: pytest.TestReport) -> str:
+    return next((mark for mark in LONG if mark in report.keywords), "quick")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A line for each lane: its tests, and how long they took, added up over all processes."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    tests, seconds = Counter[str](), Counter[str]()
+    for reports in reporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                tests[lane_of(report)] += report.when == "call"
+                seconds[lane_of(report)] += report.duration  # type: ignore[assignment]
+    if sum(tests.values()) > 1_000:
+        for lane, took in sorted(seconds.items(), key=lambda each: -each[1]):
+            reporter.write_line(f"LANE {lane}: {tests[lane]:,} tests, {took:,.0f} s")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more process than processors: tests of processes and browsers wait for them much of the time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

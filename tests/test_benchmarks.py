@@ -25,6 +25,7 @@ from benchmarks.up import ROOT
 from sessions.models import ChatSession, Step, Turn, TurnEvent
 
 
+@pytest.mark.lasting
 @pytest.mark.django_db(transaction=True)
 def test_what_repeats_of_each_request_reaches_its_goal_in_each_loading_mode() -> None:
     dialects = prefix.rows_per_dialect()
@@ -48,6 +49,7 @@ def check_modes(modes: prefix.Modes) -> None:
     assert changes_of_tools(modes["same_run"]) == changes_of_tools(modes["next_request"]) == 4
 
 
+@pytest.mark.lasting
 @pytest.mark.django_db
 def test_cx_40_each_step_sends_fewer_tokens_of_definitions() -> None:
     found = tokens.table()
@@ -228,7 +230,7 @@ def test_reads_outside_of_a_transaction_are_counted_apart_from_commits(tmp_path:
     assert read(tmp_path, [7]) == (6, 3, 2, 1)
 
 
-@pytest.mark.long
+@pytest.mark.lasting
 @pytest.mark.django_db
 def test_every_page_and_list_that_a_member_reads_is_asked_of_a_filled_organisation() -> None:
     large_organisation.fill(

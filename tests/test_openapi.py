@@ -225,6 +225,7 @@ def part_of(path: str) -> str:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.lasting
 @pytest.mark.usefixtures("one_connection")
 @pytest.mark.parametrize("part", ["lists of data", "rows of data", "the rest"])
 def test_made_up_requests_are_answered_as_the_document_says(part: str, alice: Membership) -> None:

@@ -41,7 +41,7 @@ from tests.sessions.run_turns import run, tool_steps_of, work, work_all
 from toolhub.tenants.models import AuditEntry, Membership
 from toolhub.tenants.rows.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.lasting, pytest.mark.django_db(transaction=True)]
 
 #: The conversation with the agent that has no tools of its own.
 CALLING = "calling"

@@ -51,7 +51,7 @@ from tests.sessions.run_turns import run
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.rows.scope import organisation_scope
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.lasting, pytest.mark.django_db(transaction=True)]
 
 #: Each example has an organisation of its own.
 number = itertools.count(1)

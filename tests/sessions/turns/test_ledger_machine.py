@@ -367,7 +367,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert LEFT_OPEN.rows() == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.lasting
 @pytest.mark.django_db
 def test_the_ledger_does_what_its_model_says(bob: Membership) -> None:
     make_agent(bob.organisation)

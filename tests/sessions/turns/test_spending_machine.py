@@ -216,7 +216,7 @@ class SpendingMachine(RuleBasedStateMachine):
             assert not dead_reservations().exists()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.lasting
 @pytest.mark.django_db
 def test_budgets_hold_whatever_happens(bob: Membership, alice: Membership) -> None:
     make_agent(bob.organisation)

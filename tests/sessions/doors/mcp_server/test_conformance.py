@@ -26,7 +26,7 @@ from tests.serving import serving
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import organisation_scope
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lasting, pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(600)]
 
 SUITE = PACKAGES / "@modelcontextprotocol/conformance/dist/index.js"
 INSPECTOR = PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"

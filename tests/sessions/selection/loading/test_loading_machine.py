@@ -632,7 +632,7 @@ def world(alice: Membership, bob: Membership, provider: ScriptedOpenAI) -> Sessi
     return Sessions(alice, bob, provider)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.lasting
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(300)
 def test_what_a_session_loads_is_what_its_model_says(world: Sessions, in_acme: object) -> None:
