@@ -40,7 +40,7 @@ effort.load_profile("calm")
 
 @dataclass
 class MigratedDatabase:
-    """On SQLite: a database that is migrated and empty, kept beside pytest's cache for the runs after this one."""
+    """On SQLite: a database that is migrated and empty, kept in pytest's folder for the runs after this one."""
 
     file: Path
     #: Of several processes that start at once, one migrates; the others wait for its file.
@@ -58,7 +58,8 @@ class MigratedDatabase:
 def migrated_database(request: pytest.FixtureRequest) -> MigratedDatabase | None:
     if not settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         return None
-    folder = request.config.cache.mkdir("migrated")
+    folder = ROOT / ".pytest_cache" / "d" / "migrated"  # with pytest's cache, or without: -p no:cacheprovider
+    folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / "lock").open("w")
     flock(lock, LOCK_EX)
     return MigratedDatabase(folder / f"{migrations_digest()}.sqlite3", lock)
