@@ -328,6 +328,14 @@ def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> N
     assert as_lines(found) == []
 
 
+def test_the_offline_model_shares_the_ranking_and_knows_nothing_else_of_the_house() -> None:
+    pure = ("capabilities.contract", "capabilities.choosing.routing", "toolhub.embedded.offline_model", *MEANS)
+
+    found = [one for one in imports("toolhub/embedded/offline_model") if one.of(*OWN, "django") and not one.of(*pure)]
+
+    assert as_lines(found) == []
+
+
 def test_what_runs_in_a_child_process_imports_nothing_that_knows_secrets() -> None:
     found = [one for one in imports("capabilities/common/confined_jobs") if one.of(*OWN, "django")]
 

@@ -1,8 +1,7 @@
-"""A stand-in that speaks the chat-completions protocol until a provider is configured:
-`toolhub.embedded.offline_model:app`.
+"""A stand-in that speaks the chat-completions protocol until a provider is configured.
 
-It is no LLM: it matches words of a message with the words of the tools it is sent. Must import neither Django nor the
-rest of the service: it runs as a process of its own, and knows only what a request tells it.
+It is no LLM: it matches words of a message with the words of the tools that it is sent. It is a process of its own, and
+imports of the service the pure rooms alone: the ranking of tools and the contract.
 """
 
 from toolhub.embedded.offline_model.app import app

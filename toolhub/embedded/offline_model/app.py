@@ -1,7 +1,4 @@
-"""The chat-completions protocol over plain ASGI: requests in, JSON or a stream of events out.
-
-Knows HTTP and the shape of the messages, and nothing of how a reply is found.
-"""
+"""The chat-completions protocol over plain ASGI: HTTP and the shape of messages, not how a reply is found."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import os
 import re
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from itertools import takewhile
 from typing import Any
@@ -24,55 +20,42 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MODEL = "offline"
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "/healthz": {"status": "ok"},
+    "/v1/models": {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "toolhub"}]},
+}
 MOST_BODY = 16_000_000
-STARTED = int(time.time())
 #: Seconds between two words of a streamed answer.
 WORD_SECONDS = float(os.environ.get("TOOLHUB_OFFLINE_WORD_SECONDS") or 0.02)
 #: An answer of more words than this is written faster, so that it takes no longer than one of this many.
 MOST_WORDS = 150
-#: Prompts seen of late, by how they begin: stands in for a provider's prompt cache.
-PROMPTS_KEPT = 64
+#: Stands in for a provider's prompt cache.
+LAST_PROMPT = [""]
 
 
 class Refusal(Exception):
-    """An answer in the protocol's error shape."""
-
-    def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
+    """Status, message, code and parameter of an answer in the protocol's error shape."""
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "lifespan":
-        await _lifespan(receive, send)
-    elif scope["type"] == "http":
-        try:
-            await _route(scope, receive, send)
-        except Refusal as refusal:
-            await _send_json(send, refusal.status, refusal.body)
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        event = await receive()
-        await send({"type": f"{event['type']}.complete"})
-        if event["type"] == "lifespan.shutdown":
-            return
+    if scope["type"] != "http":  # nothing is to be started or ended
+        return
+    try:
+        await _route(scope, receive, send)
+    except Refusal as refusal:
+        status, message, code, param = refusal.args
+        error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+        await _send_json(send, status, {"error": error})
 
 
 async def _route(scope: Scope, receive: Receive, send: Send) -> None:
     method, path = scope["method"], scope["path"].rstrip("/")
-    routes = {"/healthz": "GET", "/v1/models": "GET", "/v1/chat/completions": "POST"}
-    if path not in routes:
-        raise Refusal(404, f"Unknown request URL: {method} {scope['path']}.", code="unknown_url")
-    if routes[path] != method:
-        raise Refusal(405, f"Not allowed to {method} on {path}.", code="method_not_allowed")
-    if path == "/healthz":
-        await _send_json(send, 200, {"status": "ok"})
-    elif path == "/v1/models":
-        model = {"id": MODEL, "object": "model", "created": STARTED, "owned_by": "toolhub"}
-        await _send_json(send, 200, {"object": "list", "data": [model]})
+    if path not in (*DOCUMENTS, "/v1/chat/completions"):
+        raise Refusal(404, f"Unknown request URL: {method} {scope['path']}.", "unknown_url", None)
+    if method != ("GET" if path in DOCUMENTS else "POST"):
+        raise Refusal(405, f"Not allowed to {method} on {path}.", "method_not_allowed", None)
+    if path in DOCUMENTS:
+        await _send_json(send, 200, DOCUMENTS[path])
     else:
         await _complete(_checked(await _body(receive)), send)
 
@@ -83,7 +66,7 @@ async def _body(receive: Receive) -> bytes:
         event = await receive()
         body += event.get("body", b"")
         if len(body) > MOST_BODY:
-            raise Refusal(413, f"The request is larger than {MOST_BODY} bytes.")
+            raise Refusal(413, f"The request is larger than {MOST_BODY} bytes.", None, None)
         if not event.get("more_body"):
             return bytes(body)
 
@@ -93,28 +76,22 @@ def _checked(body: bytes) -> dict[str, Any]:
     try:
         request = load_json(body)
     except ValueError:
-        raise Refusal(400, "We could not parse the JSON body of your request.") from None
-    if not isinstance(request, dict):
-        raise Refusal(400, "The body must be a JSON object.")
-    messages = request.get("messages")
+        raise Refusal(400, "We could not parse the JSON body of your request.", None, None) from None
+    messages = request.get("messages") if isinstance(request, dict) else None
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
-        raise Refusal(400, "Missing required parameter: 'messages', a list of messages.", param="messages")
+        raise Refusal(400, "Missing required parameter: 'messages', a list of messages.", None, "messages")
     for name, kind in (("tools", list), ("stream_options", dict)):
         if not isinstance(request.get(name), kind | None):
-            raise Refusal(400, f"Invalid type for '{name}'.", param=name)
-    return request
+            raise Refusal(400, f"Invalid type for '{name}'.", None, name)
+    return dict(request)
 
 
 async def _complete(request: Mapping[str, Any], send: Send) -> None:
-    answer = reply(request)
-    message = _message(answer)
+    message = _message(reply(request))
     usage = _usage(request, message)
-    head = {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "created": int(time.time()),
-        "model": request["model"] if isinstance(request.get("model"), str) else MODEL,
-    }
-    finish = "tool_calls" if answer.calls else "stop"
+    model = request["model"] if isinstance(request.get("model"), str) else MODEL
+    head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+    finish = "tool_calls" if "tool_calls" in message else "stop"
     if not request.get("stream"):
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
         await _send_json(send, 200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage})
@@ -124,36 +101,25 @@ async def _complete(request: Mapping[str, Any], send: Send) -> None:
     wants_usage = bool((request.get("stream_options") or {}).get("include_usage"))
     pause = _pause(message["content"] or "")
     for chunk in _chunks(message, finish, usage if wants_usage else None):
-        await _send_event(send, json.dumps({**head, "object": "chat.completion.chunk", **chunk}, ensure_ascii=False))
+        data = json.dumps({**head, "object": "chat.completion.chunk", **chunk}, ensure_ascii=False)
+        await _send_piece(send, f"data: {data}\n\n")
         if pause and chunk["choices"] and chunk["choices"][0]["delta"].get("content"):
             await asyncio.sleep(pause)
-    await _send_event(send, "[DONE]")
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    await _send_piece(send, "data: [DONE]\n\n", more=False)
 
 
 def _message(answer: Reply) -> dict[str, Any]:
-    if not answer.calls:
-        return {"role": "assistant", "content": answer.text, "refusal": None}
-    calls = [
-        {
-            "id": f"call_{uuid.uuid4().hex[:24]}",
-            "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
-        }
-        for call in answer.calls
-    ]
-    return {"role": "assistant", "content": None, "refusal": None, "tool_calls": calls}
-
-
-# -- Streaming -------------------------------------------------------------------------------------------------------
+    functions = [{"name": name, "arguments": json.dumps(each, ensure_ascii=False)} for name, each in answer.calls]
+    calls = [{"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": each} for each in functions]
+    message = {"role": "assistant", "content": answer.text or None, "refusal": None}
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def _chunks(message: Mapping[str, Any], finish: str, usage: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
     """The role, the pieces, the reason of the end, and the usage where it was asked for."""
     extra: dict[str, Any] = {} if usage is None else {"usage": None}
-    for delta in _deltas(message):
-        yield {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], **extra}
-    yield {"choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish}], **extra}
+    for delta, end in [*((each, None) for each in _deltas(message)), ({}, finish)]:
+        yield {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}], **extra}
     if usage is not None:
         yield {"choices": [], "usage": usage}
 
@@ -179,29 +145,21 @@ def _pause(text: str) -> float:
     return WORD_SECONDS * min(1.0, MOST_WORDS / max(1, len(_words(text))))
 
 
-async def _send_event(send: Send, data: str) -> None:
-    await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})
+async def _send_piece(send: Send, text: str, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": more})
 
 
 async def _send_json(send: Send, status: int, body: Mapping[str, Any]) -> None:
-    raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(raw)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": raw})
-
-
-# -- Usage -----------------------------------------------------------------------------------------------------------
-
-_prompts: OrderedDict[str, str] = OrderedDict()
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]})
+    await _send_piece(send, json.dumps(body, ensure_ascii=False), more=False)
 
 
 def _usage(request: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, Any]:
     """Tokens, roughly: four characters each."""
     prompt = json.dumps([request.get("tools"), request["messages"]], ensure_ascii=False)
-    spoken = (message["content"] or "") + "".join(
-        call["function"]["name"] + call["function"]["arguments"] for call in message.get("tool_calls", [])
-    )
-    prompt_tokens, completion_tokens = _tokens(prompt), _tokens(spoken)
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    written = (message["content"] or "") + "".join(each["name"] + each["arguments"] for each in functions)
+    prompt_tokens, completion_tokens = -(-len(prompt) // 4), -(-len(written) // 4)
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
@@ -210,20 +168,11 @@ def _usage(request: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _tokens(text: str) -> int:
-    return (len(text) + 3) // 4
-
-
 def _cached(prompt: str) -> int:
-    """Tokens of the prefix shared with the last prompt that began like this one, in steps of 128 as providers count.
-
-    Below 1,024 tokens nothing is cached, which is also what providers do.
-    """
-    key = prompt[:256]
-    last = _prompts.pop(key, "")
-    _prompts[key] = prompt
-    if len(_prompts) > PROMPTS_KEPT:
-        _prompts.popitem(last=False)
-    steps = takewhile(lambda at: last[at : at + 512] == prompt[at : at + 512], range(0, len(prompt) - 511, 512))
+    """Tokens of the beginning shared with the last prompt; as with providers, in steps of 128 and from 1,024 on."""
+    steps = takewhile(
+        lambda at: LAST_PROMPT[0][at : at + 512] == prompt[at : at + 512], range(0, len(prompt) - 511, 512)
+    )
     tokens = 128 * len(list(steps))
+    LAST_PROMPT[0] = prompt
     return tokens if tokens >= 1_024 else 0

@@ -1,298 +1,208 @@
-"""Fills a tool's arguments from a message, by the tool's JSON Schema: what is surely said first, free text last.
-
-Every reader takes the words it used off the sheet, so that what is left is what the message is about.
-"""
+"""Fills a tool's arguments from a message. Every reader takes the words that it used off the message."""
 
 from __future__ import annotations
 
 import datetime
+import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from toolhub.bounded_json import load_json
-from toolhub.embedded.offline_model import values, words
-from toolhub.embedded.offline_model.sheet import Sheet, trimmed
-from toolhub.embedded.offline_model.tools import Parameter, Tool
-from toolhub.embedded.offline_model.values import Found
+from capabilities.choosing.routing.words import content_words, stem, words_of
+from capabilities.contract.argument_fields import ArgumentField, argument_fields
+from capabilities.contract.parameters import resolved
+from toolhub.embedded.offline_model.tools import KINDS, Tool, kin
+from toolhub.embedded.offline_model.values import NUMBER, QUOTED, Found, days, soon, sums, times
 
-
-@dataclass(frozen=True)
-class Filled:
-    """The arguments, the required parameters for which nothing was said, and the words that were left over."""
-
-    arguments: dict[str, Any]
-    missing: tuple[Parameter, ...]
-    left_over: str
-
-
-def fill(tool: Tool, message: str, now: datetime.datetime) -> Filled:
-    sheet = Sheet(message, tool, now)
-    arguments = _from_json(tool.parameters, sheet)
-    needed_first = sorted(tool.parameters, key=lambda each: not each.required)
-    for wanted, read in READERS:
-        for parameter in needed_first:
-            if parameter.name not in arguments and parameter.wants in wanted.split():
-                value = read(sheet, parameter)
-                if value not in (None, "", []):
-                    arguments[parameter.name] = value
-    _fill_search(tool.parameters, sheet, arguments)
-    missing = tuple(each for each in tool.parameters if each.required and each.name not in arguments)
-    return Filled(arguments, missing, trimmed(sheet.rest()))
-
-
-def _from_json(parameters: Sequence[Parameter], sheet: Sheet) -> dict[str, Any]:
-    """Arguments written out as a JSON object in the message."""
-    start, end = sheet.text.find("{"), sheet.text.rfind("}")
-    try:
-        written = load_json(sheet.text[start : end + 1]) if 0 <= start < end else {}
-    except ValueError:
-        return {}
-    found = {each.name: written[each.name] for each in parameters if each.name in written}
-    if found:
-        sheet.take(Found(None, start, end + 1))
-    return found
-
-
-def _fill_search(parameters: Sequence[Parameter], sheet: Sheet, arguments: dict[str, Any]) -> None:
-    """An optional filter takes what is left, where a tool has one and nothing of the text is used otherwise."""
-    names = "query q search filter text term keyword contains name topic"
-    filters = [
-        each.name for each in parameters if each.name not in arguments and each.wants == "text" and each.is_named(names)
-    ]
-    if not filters or any(isinstance(value, str) for value in arguments.values()):
-        return
-    quotes = sheet.free(sheet.quotes)
-    rest = quotes[0].value if quotes else trimmed(sheet.rest())
-    if rest and not sheet.is_tool_talk(rest):
-        arguments[filters[0]] = rest
-
-
-# -- Notations: addresses, paths, days and times, sums, numbers ------------------------------------------------------
-
-
-def _read_written(sheet: Sheet, parameter: Parameter) -> Any:
-    """Read an address, e-mail address or path; a text that names a recipient may be an e-mail address."""
-    is_addressee = parameter.wants == "text" and parameter.is_named("to recipient sender cc bcc")
-    pattern = values.WRITTEN.get("email" if is_addressee else parameter.wants)
-    found = sheet.free(values.matches(pattern, sheet.text)) if pattern else []
-    return sheet.take(found[0]) if found else None
-
-
-def _read_date(sheet: Sheet, parameter: Parameter) -> Any:
-    days = sheet.free(values.dates(sheet.text, sheet.now.date()))
-    told = re.search(r"date-?time|\btime\b|T\d\d|HH", parameter.description, re.IGNORECASE)
-    if parameter.format == "date" or not (told or parameter.format == "date-time"):
-        return sheet.take(days[0]).isoformat() if days else None
-    near = sheet.free(values.soon(sheet.text, sheet.now))
-    if near:
-        return sheet.take(near[0]).isoformat(timespec="seconds")
-    clock = sheet.free(values.times(sheet.text))
-    if not days and not clock:
-        return None
-    day = sheet.take(days[0]) if days else sheet.now.date()
-    hour = sheet.take(clock[0]) if clock else datetime.time(9)
-    return datetime.datetime.combine(day, hour, sheet.now.tzinfo).isoformat(timespec="seconds")
-
-
-def _read_sum(sheet: Sheet, parameter: Parameter) -> Any:
-    found = values.expression(sheet.left())
-    if found:  # nothing else is said in a message that asks for a sum
-        sheet.take(Found(None, 0, len(sheet.text)))
-    return found
-
-
-def _read_near_number(sheet: Sheet, parameter: Parameter) -> Any:
-    """A number that stands beside a word of the parameter: "6 people", "level 7", "the first five"."""
-    beside = [found for found in _numbers(sheet, parameter) if _is_beside(sheet, found, parameter)]
-    return sheet.take(beside[0]) if beside else None
-
-
-def _is_beside(sheet: Sheet, found: Found, parameter: Parameter) -> bool:
-    before, after = sheet.text[: found.start], sheet.text[found.end :]
-    limits = re.search(r"\b(?:top|first|last|latest|at most|up to|maximum|max|limit|only)\s+$", before, re.IGNORECASE)
-    if limits and parameter.is_named("limit count max top size"):
-        return True
-    is_second_word = re.fullmatch(r"\W*\w+\s+", before) and re.match(r"\s+\w", after)
-    if is_second_word and not parameter.required and parameter.is_named("count quantity amount copies times"):
-        return True
-    wanted = frozenset(parameter.name_stems) | words.nouns(parameter.name_stems)
-    near = [*words.stems(before[-40:])[-1:], *words.stems(after[:40].partition(",")[0])[:1]]
-    return any(stem in wanted or words.groups(stem) & wanted for stem in near)
-
-
-def _read_number(sheet: Sheet, parameter: Parameter) -> Any:
-    found = _numbers(sheet, parameter) if parameter.required else []
-    return sheet.take(found[0]) if found else None
-
-
-def _numbers(sheet: Sheet, parameter: Parameter) -> list[Found]:
-    found = sheet.free(values.numbers(sheet.text))
-    return [each for each in found if parameter.kind != "integer" or isinstance(each.value, int)]
-
-
-# -- Choices: a value of an enumeration, yes or no -------------------------------------------------------------------
-
-
-def _read_choice(sheet: Sheet, parameter: Parameter) -> Any:
-    """A value of an enumeration that the message names. An optional one has to be meant, not only mentioned."""
-    for choice in sorted(parameter.choices, key=lambda choice: -len(str(choice))):
-        pattern = r"[\s_-]+".join(re.escape(word) for word in re.split(r"[\s_-]+", str(choice)))
-        for match in re.finditer(rf"(?<![\w-]){pattern}(?:s|es|d|ed)?(?![\w-])", sheet.left(), re.IGNORECASE):
-            mention = Found(choice, *match.span())
-            found = _with_name(sheet, mention, parameter)
-            if parameter.required or found != mention or _is_about_deed(sheet, found):
-                return sheet.take(found)
-    return None
-
-
-def _is_about_deed(sheet: Sheet, found: Found) -> bool:
-    """Return whether a found value belongs to the deed: "closed tickets", or beside a text that is set apart or not
-    wanted."""
-    if sheet.in_payload(found):
-        return False
-    following = words.WORD.match(sheet.text, found.end + 1)
-    is_apart = not sheet.has_free_text or sheet.payload is not None or bool(sheet.quotes)
-    return is_apart or (following is not None and sheet.names_object(following[0]))
-
-
-def _with_name(sheet: Sheet, found: Found, parameter: Parameter) -> Found:
-    """The value together with the parameter's name beside it: "with high priority", "priority: high"."""
-    name = r"[\s_-]*".join(re.escape(part) for part in re.split(r"[_-]", parameter.name))
-    lead = r"(?:\b(?:with|as|at|of|in|and|set)\s+)?(?:\b(?:a|an|the)\s+)?"
-    before = re.search(rf"{lead}\b{name}s?\s*(?:is|of|to|as|=|:|level)?\s*$", sheet.text[: found.start], re.IGNORECASE)
-    if before:
-        return Found(found.value, before.start(), found.end)
-    after = re.match(rf"[\s-]*{name}s?\b", sheet.text[found.end :], re.IGNORECASE)
-    led = re.search(rf"{lead}$", sheet.text[: found.start], re.IGNORECASE)
-    return Found(found.value, led.start() if led else found.start, found.end + after.end()) if after else found
-
-
-def _read_boolean(sheet: Sheet, parameter: Parameter) -> Any:
-    outside = sheet.text[: sheet.payload]
-    switch = re.search(r"\b(?:on|off|enabled?|disabled?|true|false|yes|no)\b", outside, re.IGNORECASE)
-    if switch and parameter.required:
-        return sheet.take(Found(switch[0].lower()[:2] in ("on", "en", "tr", "ye"), *switch.span()))
-    is_named = parameter.name_stems and set(parameter.name_stems) <= set(words.stems(outside))
-    return True if is_named else None
-
-
-# -- Texts: told by the words before or beside them, or simply what is left ------------------------------------------
-
-# Which words lead in what a parameter is about: "from Berlin", "a note called x", "by Verdi".
-LEADS = {
-    "from": "from source origin start departure sender base",
-    "to": "new language to target destination recipient end goal dest",
-    "into": "to target destination into language",
-    "in": "city location place where region country language room unit folder",
-    "at": "city location place where venue address",
-    "by": "author artist by creator composer writer owner performer",
-    "about": "topic subject about query term keyword search question",
-    "with": "attendee participant guest with people password",
-    "called": "name title label key filename",
-    "named": "name title label key filename",
-    "saying": "message body text content",
-    "for": "city location place person customer recipient guest client reason purpose employee user owner",
-}
-_STOPS = (
-    rf"(?=\s(?:{'|'.join(LEADS)}|on|and|that|today|tonight|tomorrow|yesterday|next|this|due)\b|[,;:?!]|\.(?:\s|$)|$)"
+MOST_CHARACTERS = 4_000
+_POLITE = re.compile(
+    r"^\W*(?:(?:please|hey|hi|hello|ok(?:ay)?|now|then|so|and|also)\b[,!.]?\s*|"
+    r"(?:can|could|would|will) you (?:please )?|(?:i(?:'d| would) like|i want|i need|i have)(?: you)? to\s+)+",
+    re.IGNORECASE,
 )
+_ENDS = re.compile(r"(?:^|\s)(?:by|on|for|to|due|and|with|at|in|of|from|the|an?|please|that)$", re.IGNORECASE)
+_MARKS = " \t,;:.?!-–—"
+_QUESTIONS = {"what", "which", "who", "when", "where", "how", "is", "are", "do", "does", "did", "will", "any", "have"}
+_SKIPPED = {"me", "us", "i", "you", "is", "are", "do", "does", "did", "have", "down", "up", "it"}
+_LINKS = {"to", "for", "about", "that", "of", "called", "named", "with"}
+#: Words that lead in what a field is about: "in Berlin", "a note called x".
+LEADS = {
+    "(?:in|for)(?: the)?": "city place location",
+    "to": "to recipient path",
+    "about(?: the)?": "query topic subject",
+    "(?:called|named)": "name title",
+    "saying": "text body message",
+}
+_STOPS = rf"(?=\s(?:{'|'.join(LEADS)}|at|on|and|that|with|next|this|today|tomorrow)\b|[,;:?!]|\.(?:\s|$)|\s\s|$)"
 
 
-def _read_unit(sheet: Sheet, parameter: Parameter) -> Any:
-    """Read the unit of an amount, or the unit in which it is wanted: "12 miles in km"."""
-    if parameter.is_named("from source base"):
-        match = re.search(rf"\d\s*([^\W\d]+(?:\s[^\W\d]+)??){_STOPS}", sheet.text, re.IGNORECASE)
-    elif parameter.is_named("to target"):
-        match = re.search(rf"\b(?:to|into|in|as)\s+([^\W\d]+){_STOPS}", sheet.left(), re.IGNORECASE)
-    else:
+def plain(text: str) -> str:
+    """The text on one line, as far as it is read."""
+    return " ".join(text.split())[:MOST_CHARACTERS]
+
+
+def trimmed(text: str) -> str:
+    """Return the text without the blanks, stops and link words that taking parts out leaves at the ends."""
+    text = re.sub(r"\s+([,;.?!])", r"\1", " ".join(text.split())).strip(_MARKS)
+    while (shorter := _ENDS.sub("", text).strip(_MARKS)) != text:
+        text = shorter
+    return text
+
+
+class Message:
+    """A message without courtesies. `text` has blanks where a value was taken. `payload`: where the text after a colon
+    begins. `command`: what asks for a tool, neither quoted nor payload. `deeds`: the stems of its verb, `kind`: what
+    that does; a question reads. `roots`: stems of substance, `objects`: of what it is about, and their like."""
+
+    def __init__(self, text: str) -> None:
+        self.text = re.sub(r"\bto-do", "todo", _POLITE.sub("", plain(text)), flags=re.IGNORECASE)
+        colon = re.match(r"(?:\S+ ){0,11}?\S+: (?=\S)", self.text)
+        self.payload = colon.end() if colon else None
+        command = QUOTED.sub(" ", self.text[: self.payload])
+        self.command = re.sub(r"\b(on|my|the|our)[ -]list\b", r"\1 task list", command, flags=re.IGNORECASE)
+        words = [*words_of(self.command)[:4], ""]
+        self.is_question = words[0] in _QUESTIONS
+        self.verb = (
+            "" if self.is_question else next((root for root in map(stem, words) if root in KINDS), stem(words[0]))
+        )
+        self.deeds = {self.verb} | (kin({self.verb}) & KINDS.keys())
+        self.kind = "read" if self.is_question else KINDS.get(self.verb, "")
+        self.roots = [*map(stem, content_words(self.command))]
+        self.objects = ({*self.roots} - {self.verb}) | kin({*self.roots})
+
+    def take(self, found: Iterable[Found]) -> Any:
+        """The first value, whose part of the text becomes blank; None without one."""
+        for value, start, end in found:
+            self.text = self.text[:start] + " " * (end - start) + self.text[end:]
+            return value
         return None
-    found = sheet.free([Found(match[1], *match.span(1))]) if match else []
-    return sheet.take(found[0]) if found else None
+
+    def rest(self, tool: Tool) -> Found:
+        """The part beyond asking for the tool: after the colon if there is one."""
+        start, end = self.payload, len(self.text)
+        if start is None or not trimmed(self.text[start:]):
+            start = self._front(tool)
+            for match in list(re.finditer(r"\s(?:to|on|in|into|from|for)\s", self.text[start:]))[-1:]:
+                after = self.text[start + match.end() :]  # "to my list"
+                end = start + match.start() if content_words(after) and not tool.unnamed(after) else end
+        return Found(trimmed(re.sub(r"^\s*an?\s+(?=\w{2})", "", self.text[start:end])), start, end)
+
+    def _front(self, tool: Tool) -> int:
+        """Return where the deed, its object and the word that links to the rest are over: after "add a task to"."""
+        place, has_deed = 0, self.is_question
+        words = [*re.finditer(r"[^\W_]+(?:['’][a-z]+)?", self.text)]
+        for at, match in enumerate(words):
+            word, following = match[0].lower(), words[at + 1][0].lower() if at + 1 < len(words) else ""
+            if word in _LINKS and has_deed:
+                return match.end()
+            is_article = word in ("a", "an", "the", "my", "our", "new", "all") and stem(following) in tool.words
+            opens = not place and word.partition("'")[0] in _QUESTIONS
+            if not (opens or is_article or word in _SKIPPED or stem(word) in {self.verb, *tool.words}):
+                break
+            place, has_deed = match.end(), has_deed or stem(word) == self.verb
+        return place
 
 
-def _read_lead(sheet: Sheet, parameter: Parameter) -> Any:
-    text = sheet.left(sheet.payload)
+class Filled(NamedTuple):
+    """A tool with its arguments, the required fields without a value, and the stems that it has no use for."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    missing: tuple[ArgumentField, ...]
+    left_over: set[str]
+
+
+def fill(tool: Tool, text: str) -> Filled:
+    message = Message(text)
+    arguments: dict[str, Any] = {}
+    # What begins comes before what ends, where one day is said.
+    fields = sorted(tool.fields, key=lambda field: (not field.is_required, field.name.startswith("end")))
+    for kinds, read in READERS:
+        for field in fields:
+            wanted = field.name not in arguments and tool.takes(field) in kinds.split()
+            if wanted and (value := read(message, tool, field)) not in (None, "", []):
+                arguments[field.name] = value
+    missing = tuple(field for field in fields if field.is_required and field.name not in arguments)
+    return Filled(tool, arguments, missing, tool.unnamed(message.rest(tool).value))
+
+
+def _choice(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """A value of an enumeration. To change something it is required, or stands with its name: "with high priority"."""
+    for choice in map(json.loads, field.choices):
+        name, value = re.escape(field.name), re.escape(str(choice))
+        named = rf"(?:\bwith\s+)?\b(?:{name}\W+{value}|{value}\s+{name})\b"
+        pattern = rf"{named}|\b{value}\b" if field.is_required or tool.kind == "read" else named
+        if match := re.search(pattern, message.text, re.IGNORECASE):
+            return message.take([Found(choice, *match.span())])
+    return None
+
+
+def _day(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """A day; of a field that has a time, the moment: at 9 where none is said."""
+    now = datetime.datetime.now().astimezone()
+    if tool.takes(field) == "date":
+        day = message.take(days(message.text, now.date()))
+        return day and day.isoformat()
+    moment = message.take(soon(message.text, now))
+    day, clock = message.take(days(message.text, now.date())), message.take(times(message.text))
+    if moment is None and (day or clock):
+        moment = datetime.datetime.combine(day or now.date(), clock or datetime.time(9), now.tzinfo)
+        moment += datetime.timedelta(days=moment < now and not day)  # "at 9", in the evening
+    return moment and moment.isoformat(timespec="seconds")
+
+
+def _number(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """The first number where one is required, else one beside the field's name: "6 people", "the last 5"."""
+    names = {*map(stem, words_of(field.name)), *(("last", "first") if field.name in ("limit", "count") else ())}
+    for match in NUMBER.finditer(message.text):
+        near = [*words_of(message.text[: match.start()])[-1:], *words_of(message.text[match.end() :])[:1]]
+        if field.is_required or names.intersection(map(stem, near)):
+            number = float(match[0]) if "." in match[0] else int(match[0])
+            return message.take([Found(number, *match.span())])
+    return None
+
+
+def _lead(message: Message, tool: Tool, field: ArgumentField) -> Any:
     for lead, names in LEADS.items():
-        if parameter.is_named(names):
-            article = "" if lead == "saying" else "(?-i:the |a |my |your |our )?"
-            match = re.search(rf"\b{lead}\s+{article}(\S.*?){_STOPS}", text, re.IGNORECASE)
-            value = trimmed(match[1]) if match else ""
-            if match and value and not sheet.is_tool_talk(value):
-                return sheet.take(Found(value, *match.span()))
+        match = re.search(rf"\b{lead}\s+(\S.*?){_STOPS}", message.text[: message.payload], re.IGNORECASE)
+        if match and field.name in names.split() and tool.unnamed(match[1]):
+            return message.take([Found(trimmed(match[1]), *match.span())])
     return None
 
 
-def _read_beside(sheet: Sheet, parameter: Parameter) -> Any:
-    """Read the word that qualifies the parameter's own word: "the blue room", "project Apollo"."""
-    name = re.escape(parameter.name)
-    text = sheet.left(sheet.payload)
-    match = re.search(
-        rf"\b{name}\s+(?:called\s+|named\s+)?(?-i:([A-Z0-9][\w-]*|[\w-]+(?:\.[\w-]+)+))", text, re.IGNORECASE
-    ) or re.search(rf"\b(?:the|my|our|in|for|of)\s+([\w-]+)\s+{name}\b", text, re.IGNORECASE)
-    if match and not sheet.is_tool_talk(match[1]) and match[1].lower() not in words.STOP:
-        return sheet.take(Found(match[1], *match.span()))
-    return None
-
-
-def _read_new_value(sheet: Sheet, parameter: Parameter) -> Any:
-    """Read the value that something is changed to, where the tool leaves open what changes: "rename item 3 to x"."""
-    if parameter.required or not parameter.is_named("title name label text value content"):
+def _items(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """The items of a required list: texts, or rows of which one text is required: "6 eggs, flour and milk"."""
+    items = resolved(resolved(tool.schema["properties"][field.name], tool.schema).get("items"), tool.schema)
+    names = [each.name for each in argument_fields(items) or () if each.is_required]
+    if not field.is_required or (field.kind == "json" and len(names) != 1):
         return None
-    change = r"\s*(?:rename|change|update|set|edit|modify|correct)\b.*?\b(?:to|as)\s+(\S.*)$"
-    match = re.match(change, sheet.left(), re.IGNORECASE)
-    return sheet.take(Found(trimmed(match[1]), *match.span(1))) if match else None
+    texts = re.split(r"\s*(?:,\s*and\b|,|;|\band\b|&)\s*", message.take([message.rest(tool)]))
+    return [_row(text, names[0], items) if field.kind == "json" else text for text in map(trimmed, texts) if text]
 
 
-def _read_items(sheet: Sheet, parameter: Parameter) -> Any:
-    """The items of a required list: numbers, texts, or rows of one text each, as "6 eggs, flour and milk"."""
-    item = parameter.items
-    if item is None or not parameter.required:
+def _row(text: str, name: str, items: Any) -> dict[str, Any]:
+    count, _, rest = text.partition(" ")
+    if count.isdecimal() and rest and "quantity" in items["properties"]:
+        return {name: rest, "quantity": int(count)}
+    return {name: rest if count in ("some", "a", "an") else text}
+
+
+def _text(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """The text that the message is about: the quoted, or what is left of it beside the tool's own words."""
+    rest = message.rest(tool)
+    quoted = [Found(match[match.lastindex or 0], *match.span()) for match in QUOTED.finditer(message.text)]
+    if not quoted and (message.is_question or (message.payload is None and not tool.unnamed(rest.value))):
         return None
-    if item.wants == "number":
-        return [sheet.take(each) for each in _numbers(sheet, item)]
-    texts = [each.name for each in item.fields if each.required and each.kind == "string"]
-    if item.kind != "string" and len(texts) != 1:
-        return None
-    said = re.split(r"\s(?:to|for|on|at|in)\s", sheet.rest(take=True), maxsplit=1)[0]
-    parts = [trimmed(part).strip("\"'") for part in re.split(r"\s*(?:,\s*and\b|,|;|\band\b|&)\s*", said)]
-    if item.kind == "string":
-        return [part for part in parts if part]
-    counts = [each.name for each in item.fields if each.is_named("quantity count amount")]
-    return [_row(part, texts[0], counts) for part in parts if part]
+    return message.take(quoted or [rest]) if field.is_required or field.name == "query" else None
 
 
-def _row(part: str, text: str, counts: Sequence[str]) -> dict[str, Any]:
-    """One row: the number before its text goes where a row has a place for one."""
-    number = re.match(r"(\d+)\s+(?=\D)", part)
-    if number and counts:
-        return {text: part[number.end() :], counts[0]: int(number[1])}
-    return {text: re.sub(r"^(?:some|an?|the)\s+", "", part)}
-
-
-def _read_text(sheet: Sheet, parameter: Parameter) -> Any:
-    """Read the text that the message is about: the quoted, what follows the colon, or what is left of it."""
-    if not parameter.required:
-        return None
-    quotes = sheet.free(sheet.quotes)
-    return sheet.take(quotes[0]) if quotes else trimmed(sheet.rest(take=True))
-
-
-Reader = Callable[[Sheet, Parameter], Any]
-#: Kinds of value that a parameter wants, and the function that reads them: the surest first.
-READERS: tuple[tuple[str, Reader], ...] = (
-    ("url email path text", _read_written),
-    ("choice", _read_choice),
-    ("boolean", _read_boolean),
-    ("date", _read_date),
-    ("sum", _read_sum),
-    ("number", _read_near_number),
-    ("number", _read_number),
-    ("text", _read_unit),
-    ("text", _read_lead),
-    ("text", _read_beside),
-    ("text", _read_new_value),
-    ("array", _read_items),
-    ("text", _read_text),
+#: Kinds of value, and the function that reads them: the surest first.
+READERS: tuple[tuple[str, Callable[[Message, Tool, ArgumentField], Any]], ...] = (
+    ("choice", _choice),
+    ("date moment", _day),
+    ("sum", lambda message, tool, field: message.take(sums(message.text))),
+    ("integer number", _number),
+    ("text", _lead),
+    ("lines json", _items),
+    ("text", _text),
 )
