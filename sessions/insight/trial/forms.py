@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 
-from sessions.insight.trial.rules import ArgumentField, argument_fields
+from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from toolhub.bounded_json import load_json
 
 MAX_TEXT = 100_000

@@ -14,12 +14,12 @@ from django.utils import timezone
 
 from capabilities.assistant.models import Task
 from capabilities.catalogue.tools.writes import Definition, update_tool
+from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Category, RoleMembership, Tool
 from sessions.insight.trial import runs as trial_runs
 from sessions.insight.trial import writes as trying
 from sessions.insight.trial.forms import TrialForm
-from sessions.insight.trial.rules import ArgumentField, argument_fields
 from sessions.loop.conversation.history import OUTCOME_UNKNOWN
 from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
