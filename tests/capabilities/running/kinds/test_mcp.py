@@ -146,9 +146,10 @@ def test_a_schema_that_doubles_its_time_is_given_up_in_a_child(acme: Organisatio
     for number in range(1, 41):
         schema["$defs"][f"d{number}"] = {"anyOf": [{"$ref": f"#/$defs/d{number - 1}"}] * 2}
     with raw_far(acme, result({"type": "text", "text": "ok"}, structuredContent={"a": 1}), output_schema=schema) as far:
-        came = far.call(timeout=40)
+        texts = (far.call(timeout=40).text for _ in range(5))
+        text = next((each for each in texts if "busy" not in each), "busy")  # other tests take the processors too
 
-    assert "too complex" in came.text
+    assert "too complex" in text
 
 
 def test_data_alone_is_text_as_well(acme: Organisation) -> None:
