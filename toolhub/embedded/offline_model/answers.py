@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from capabilities.contract.argument_fields import ArgumentField
-
 from toolhub.bounded_json import load_json
 from toolhub.embedded.offline_model.tools import Tool
 

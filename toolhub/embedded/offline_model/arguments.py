@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from capabilities.contract.argument_fields import ArgumentField, argument_fields
-
 from capabilities.choosing.routing.words import content_words, stem, words_of
+from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.contract.parameters import resolved
 from toolhub.embedded.offline_model.tools import KINDS, Tool, kin
 from toolhub.embedded.offline_model.values import NUMBER, QUOTED, Found, days, soon, sums, times

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from capabilities.contract.argument_fields import ArgumentField, argument_fields
-
 from capabilities.choosing.routing.documents import Document, document_of
 from capabilities.choosing.routing.words import STOP_WORDS, content_words, stem, words_of
+from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.contract.effects import CHANGING, DESTROYING, READING
 
 #: Words that stand for each other, a row for each thing.
