@@ -1,6 +1,6 @@
 """Cap of a tool's result: the length that the model gets to see, the place of the cut, and the note on it. Pure.
 
-In a long turn `sessions/loop/conversation/history.py` cuts older results again.
+In a long turn `sessions/loop/conversation/window.py` cuts older results again.
 """
 
 from __future__ import annotations

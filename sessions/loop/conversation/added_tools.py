@@ -27,9 +27,10 @@ from capabilities.contract.wire import names_in, namespaces_in, searched_part
 from capabilities.models import LoadingMode
 from sessions.loop.clients.requests import TOOLS
 from sessions.loop.clients.responses import added_tools, words_beside
-from sessions.loop.conversation.history import Conversation, Past, TooLong, conversation
+from sessions.loop.conversation.history import Past, conversation
 from sessions.loop.conversation.prefix import line_marks, model_mark
 from sessions.loop.conversation.steps import Steps
+from sessions.loop.conversation.window import Conversation, TooLong
 from sessions.models import Step, ToolSet, Turn, TurnEvent
 from sessions.selection.queries import Selection, searches_in, situation_of
 from sessions.selection.tool_sets import keep_tool_set, tool_set_of

@@ -37,9 +37,10 @@ from sessions.loop.clients.responses import found_in
 from sessions.loop.clients.usage import Usage, priced_use
 from sessions.loop.conversation.added_tools import in_conversation
 from sessions.loop.conversation.compacting import compact
-from sessions.loop.conversation.history import Conversation, Past, TooLong
+from sessions.loop.conversation.history import Past
 from sessions.loop.conversation.prefix import prefix_of, remembered
 from sessions.loop.conversation.steps import Steps, read_steps, steps_of
+from sessions.loop.conversation.window import Conversation, TooLong
 from sessions.loop.hooks.phases import TurnHooks
 from sessions.loop.model_calls.admission import TurnFailed, admit_model_call
 from sessions.loop.model_calls.client_requests import as_asked, asked_for, own_arguments

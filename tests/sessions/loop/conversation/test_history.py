@@ -11,22 +11,19 @@ from hypothesis import strategies as st
 from capabilities.common.tokens import O200K
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import LanguageModel
-from sessions.loop.conversation.history import (
-    LEAST,
-    MAX_TURNS,
-    OUTCOME_UNKNOWN,
-    SHORTENED,
-    Conversation,
-    Past,
-    TooLong,
-    _tokens,
-    conversation,
-    fit,
-    room_for_messages,
-    turn_messages,
-)
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN, Past, conversation, turn_messages
 from sessions.loop.conversation.prefix import Prefix, remembered
 from sessions.loop.conversation.steps import steps_of
+from sessions.loop.conversation.window import (
+    LEAST,
+    MAX_TURNS,
+    SHORTENED,
+    Conversation,
+    TooLong,
+    fit,
+    room_for_messages,
+    tokens_of_blocks,
+)
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns.endings import NOT_RUN
 from tests.cast import make_agent, make_session, make_turn
@@ -268,7 +265,7 @@ def test_where_only_the_newest_results_are_there_each_is_cut_alike() -> None:
     lengths = [len(message["content"]) for message in talk.messages if message["role"] == "tool"]
     assert 1_000 < lengths[0] <= len(WORDS) * 200
     assert abs(lengths[0] - lengths[1]) < 1_500
-    assert _tokens([talk.messages])[0] <= 800
+    assert tokens_of_blocks([talk.messages])[0] <= 800
 
 
 def test_arguments_of_an_older_round_make_room_before_the_newest_result_does() -> None:
@@ -324,10 +321,10 @@ def test_a_conversation_says_the_tokens_of_its_results_and_of_the_rest(room: int
 
     sent_own = talk.messages[-len(own) :]
     results = [message for message in sent_own if message["role"] == "tool"]
-    assert talk.result_tokens == sum(_tokens([[each] for each in results], O200K))
+    assert talk.result_tokens == sum(tokens_of_blocks([[each] for each in results], O200K))
     assert talk.tokens <= room
     # Blocks are counted as one text each, so that each message but the first of a block is off by its brackets.
-    alone = sum(_tokens([[each] for each in talk.messages], O200K))
+    alone = sum(tokens_of_blocks([[each] for each in talk.messages], O200K))
     assert abs(talk.tokens - alone) <= len(talk.messages)
 
 
@@ -378,13 +375,15 @@ def test_no_request_is_larger_than_the_window_less_the_answer_s_reserve(
         talk = fit(head, blocks, own, room)
     except TooLong:
         least = [ASKED, *(message for message in own[1:])]
-        assert room < _tokens([head])[0] + sum(
-            _tokens([[message]])[0] if message["role"] == "user" else 250 * (1 + len(message.get("tool_calls", ())))
+        assert room < tokens_of_blocks([head])[0] + sum(
+            tokens_of_blocks([[message]])[0]
+            if message["role"] == "user"
+            else 250 * (1 + len(message.get("tool_calls", ())))
             for message in least
         )
         return
 
-    assert _tokens([talk.messages])[0] + tool_tokens <= window * 0.875
+    assert tokens_of_blocks([talk.messages])[0] + tool_tokens <= window * 0.875
     check_request(json.dumps({"messages": talk.messages}).encode())
     answered_ids = [message["tool_call_id"] for message in talk.messages if message["role"] == "tool"]
     assert answered_ids == [message["tool_call_id"] for message in own if message["role"] == "tool"]
@@ -405,7 +404,7 @@ def test_a_turn_of_many_long_results_never_sends_more_than_its_window(
     assert (turn.status, turn.rounds, turn.error_message) == (TurnStatus.DONE, 5, "")
     for body in provider.bodies:
         messages = check_request(body)
-        assert _tokens([messages])[0] <= 2_000 * 0.875
+        assert tokens_of_blocks([messages])[0] <= 2_000 * 0.875
     assert len(payloads_of(turn)) == len({json.dumps(payload) for payload in payloads_of(turn)}) >= 1
 
 
