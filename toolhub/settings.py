@@ -412,7 +412,7 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
-        "TaskStatusEnum": "capabilities.assistant.models.notebook.Task.Status",
+        "TaskStatusEnum": "capabilities.assistant.models.tasks.Task.Status",
         "ApprovalKindEnum": "sessions.models.approvals.ApprovalKind",
         "ApprovalStatusEnum": "sessions.models.approvals.ApprovalStatus",
         "BudgetScopeEnum": "sessions.models.budgets.BudgetScope",

@@ -1,4 +1,4 @@
-"""Rows that the built-in tools keep for a member: tasks, a scratchpad, memories."""
+"""Tasks of a member."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from django.db import models
 
 from capabilities.models.numbered import NumberedRow
 from toolhub.tenants.models import Membership
-from toolhub.tenants.rows.guarded import PublicModel
 
 
 class Task(NumberedRow):
@@ -35,31 +34,3 @@ class Task(NumberedRow):
 
     def __str__(self) -> str:
         return self.title
-
-
-class Scratchpad(PublicModel):
-    """One member's page of working notes."""
-
-    membership = models.OneToOneField(Membership, on_delete=models.CASCADE, related_name="scratchpad")
-    text = models.TextField(blank=True)
-    updated_at = models.DateTimeField(auto_now=True)
-
-    class Meta(PublicModel.Meta):
-        db_table = "capabilities_scratchpad"
-
-    def __str__(self) -> str:
-        return f"Scratchpad of {self.membership}"
-
-
-class Memory(NumberedRow):
-    """A fact that a member asked to be kept."""
-
-    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="memories")
-    text = models.TextField()
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta(NumberedRow.Meta):
-        db_table = "capabilities_memory"
-
-    def __str__(self) -> str:
-        return self.text[:80]
