@@ -215,6 +215,8 @@ ALLOWED = {
     "capabilities/running/mcp_client/processes.py:_pass_on": "each line has passed check_json; the SDK reads it",
     "capabilities/running/sandbox/full/zygote.py:main": OURS,
     "capabilities/running/sandbox/full/zygote.py:receive": OURS,
+    "toolhub/embedded/offline_model/tools.py:_tool": "the same value once more, as JSON",
+    "toolhub/embedded/offline_model/arguments.py:_choice": OURS,
     "sessions/doors/builtin/_making.py:_tried": "the same value once more, as JSON",
     "sessions/insight/connections/runs.py:_service_reason": REFUSAL,
     "sessions/loop/tools/execution.py:note_denied_call": REFUSAL,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
+from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_doors_browser import join, link_on, profile
 from tests.test_newcomer import TURN_MS, say
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 #: An MCP server of the tests, which runs as a process of its own.
-SCRIPTED_MCP = Path(__file__).parent / "capabilities" / "mcp_client" / "scripted.py"
+SCRIPTED_MCP = ROOT / "tests/capabilities/running/mcp_client/scripted.py"
 CODE = """def run(name: str) -> dict:
     return {"initials": "".join(part[0].upper() for part in name.split())}
 """
