@@ -6,10 +6,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 
-from capabilities.catalogue.tools.writes import Definition, Origin, write_versions
+from capabilities.catalogue.tools.writes import Definition, Origin, create_tool
 from capabilities.common.registry_version import touch_registry
 from capabilities.contract.loading import LOADING_TOOLS, META_CATEGORY, READ_RESULT
 from capabilities.contract.wire import sha256_hex
@@ -28,7 +27,6 @@ from capabilities.models import (
     Toolkit,
     ToolkitCategory,
     ToolkitTool,
-    VersionStatus,
 )
 from capabilities.running.registry import registry
 from sessions.access import own_session
@@ -59,7 +57,7 @@ def make_category(organisation: Organisation, name: str = "utility", **fields: A
 
 
 def make_tool(organisation: Organisation, name: str = "calculator", **fields: Any) -> Tool:
-    """A tool named like a built-in one runs that; any other name is only good for selections. Without an audit row."""
+    """A tool named like a built-in one runs that; any other name is only good for selections."""
     category = fields.pop("category", None) or make_category(organisation)
     origin = fields.pop("origin", Origin())
     known = registry.tools.get(name)
@@ -71,21 +69,8 @@ def make_tool(organisation: Organisation, name: str = "calculator", **fields: An
         "untrusted_output": known.untrusted if known else False,
         "in_untrusted": known.in_untrusted if known else "allow",
     } | fields
-    definition = Definition(name=name, **content)
-    with organisation_scope(organisation), transaction.atomic():
-        tool = Tool.objects.create(
-            organisation=organisation,
-            name=name,
-            category=category,
-            kind=origin.kind,
-            server=origin.server,
-            credential=origin.credential,
-            made_by_agent=origin.made_by_agent,
-            source=origin.source,
-        )
-        write_versions([(tool, definition)], actor=None, status=VersionStatus.APPROVED, agent=origin.made_by_agent)
-        touch_registry(organisation.pk)
-    return tool
+    with organisation_scope(organisation):
+        return create_tool(category, Definition(name=name, **content), actor=None, origin=origin)
 
 
 def hold_credential(organisation: Organisation, service: str) -> None:
