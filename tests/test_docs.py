@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
+from tests.cast import make_tool
 from tests.paths import ROOT
 from toolhub import __version__
 from toolhub.tenants.models import Membership
@@ -173,7 +174,8 @@ def test_the_package_the_changelog_and_the_pages_name_one_version(client: Client
     assert package is not None
     assert newest is not None
     assert package[1] == newest[1] == __version__
-    assert f"toolhub {__version__}" in client.get("/o/acme/sessions/", follow=True).content.decode()
+    for page in ("sessions", f"tools/{make_tool(alice.organisation)}"):  # a tool's page has a version of its own
+        assert f"toolhub {__version__}" in client.get(f"/o/acme/{page}/", follow=True).content.decode()
 
 
 # -- Links ------------------------------------------------------------------------------------------------------------

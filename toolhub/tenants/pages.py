@@ -161,7 +161,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     member = cast("Membership | None", getattr(request, "membership", None))
     menu: Any = SimpleLazyObject(lambda: menu_for(member, request) if member else ())
     return {
-        "version": __version__,
+        "toolhub_version": __version__,  # `version` is a tool's on its own pages
         "member": member,
         "organisation": member.organisation if member else None,
         "menu": menu,
