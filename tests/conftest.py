@@ -3,11 +3,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
+from operator import itemgetter
 from pathlib import Path
 from typing import TextIO
 
@@ -31,9 +32,9 @@ from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope
 
-# The same cases on each run, however busy the machine is: a test that finds new ones says so itself.
+# A busy machine makes no case wrong.
 effort.register_profile(
-    "calm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 effort.load_profile("calm")
 
@@ -189,33 +190,27 @@ UNHEARD = {
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A line for each kind of tests that did not run, and why: their silence would look like safety."""
+    """A line for each kind of tests that did not run, and why: their silence would look like safety. Then the lanes."""
     reasons = [str(each.longrepr[2]) for each in terminalreporter.stats.get("skipped", ()) if each.longrepr]
     for begin, (title, tests) in UNHEARD.items():
         told = [reason.partition(begin)[2] for reason in reasons if begin in reason]
         if told:
             terminalreporter.write_line(f"{title}: {len(told)} {tests} did not run here: {told[0]}", red=True)
+    write_lanes(terminalreporter)
 
 
-def lane_of(report: pytest.TestReport) -> str:
-    return next((mark for mark in LONG if mark in report.keywords), "quick")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """A line for each lane: its tests, and how long they took, added up over all processes."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
-        return
-    tests, seconds = Counter[str](), Counter[str]()
-    for reports in reporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                tests[lane_of(report)] += report.when == "call"
-                seconds[lane_of(report)] += report.duration  # type: ignore[assignment]
-    if sum(tests.values()) > 1_000:
-        for lane, took in sorted(seconds.items(), key=lambda each: -each[1]):
-            reporter.write_line(f"LANE {lane}: {tests[lane]:,} tests, {took:,.0f} s")
+def write_lanes(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line for each lane of a large run: its tests, and their seconds, added up over all processes."""
+    tests: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        if isinstance(report, pytest.TestReport):
+            lane = next((mark for mark in LONG if mark in report.keywords), "quick")
+            tests[lane] += report.when == "call"
+            seconds[lane] += report.duration
+    if tests.total() > 1_000:
+        for lane, took in sorted(seconds.items(), key=itemgetter(1), reverse=True):
+            terminalreporter.write_line(f"LANE {lane}: {tests[lane]:,} tests, {took:,.0f} s")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
