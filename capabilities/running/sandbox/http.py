@@ -12,7 +12,6 @@ from capabilities.running.sandbox.values import HostError, Http, HttpAnswer
 
 #: Bytes of one answer.
 MAX_ANSWER = 2_000_000
-#: What stands where a far side sent a secret back.
 #: Headers of an answer that the code has no business with.
 HIDDEN = frozenset({"set-cookie", "set-cookie2"})
 
