@@ -28,8 +28,9 @@ from capabilities.agents.sharing.publications import writes as publications
 from capabilities.agents.toolkits import writes as toolkits
 from capabilities.catalogue.categories import writes as categories
 from capabilities.catalogue.http_tools import writes as http_tools
-from capabilities.catalogue.imports import changes as import_changes
-from capabilities.catalogue.imports import writes as imports
+from capabilities.catalogue.imports.writes import change as import_changes
+from capabilities.catalogue.imports.writes import decide as imports
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.catalogue.python_tools import writes as python_tools
 from capabilities.catalogue.python_tools.helper_modules import checks as module_checks
 from capabilities.catalogue.python_tools.helper_modules import writes as modules
@@ -104,6 +105,7 @@ NOT_IN_TABLE = {
     "capabilities.catalogue.python_tools.writes.save_checked": "calls save_python_version",
     "capabilities.catalogue.servers.writes.read_tools": "start_import, of a server",
     "capabilities.catalogue.http_tools.writes.category_for": "a check",
+    "capabilities.catalogue.imports.writes.decide.require_for": "a check",
     "capabilities.agents.sharing.exports.export_toolkit": "changes nothing: on record that a toolkit left the house",
     "capabilities.agents.sharing.agents_file.apply_file": "calls the writes of toolkits and agents",
     "capabilities.agents.sharing.imported_toolkits.after_accept": "called by accept_imported, in its transaction",
@@ -154,7 +156,7 @@ NOT_IN_TABLE = {
 }
 #: Those of the table that ask for nobody's powers: they are about the member who makes them, and give none.
 NOT_GUARDED = {
-    "capabilities.catalogue.imports.writes.start_import": "asks for a reading, which puts nothing into the catalogue",
+    "capabilities.catalogue.imports.writes.start.start_import": "asks for a reading, which changes no tool",
     "sessions.budgets.writes.switch_budget": "calls update_budget",
     "capabilities.access.requests.writes.ask_for_grant": "a request gives nothing",
     "capabilities.access.requests.writes.withdraw_request": "one's own request",
@@ -629,10 +631,10 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.categories.writes.move_tool": lambda d, a: categories.move_tool(
         d.row(Tool), d.row(Category).name, actor=a
     ),
-    "capabilities.catalogue.imports.writes.start_import": lambda d, a: imports.start_import(
+    "capabilities.catalogue.imports.writes.start.start_import": lambda d, a: start_import(
         ImportSource.OPENAPI, actor=a, document="{}"
     ),
-    "capabilities.catalogue.imports.writes.accept_imported": lambda d, a: imports.accept_imported(
+    "capabilities.catalogue.imports.writes.decide.accept_imported": lambda d, a: imports.accept_imported(
         imports.import_rows(d.tool_import()), d.row(Category), actor=a
     ),
     "capabilities.agents.sharing.imported_toolkits.save_imported_toolkit": lambda d, a: (
@@ -647,22 +649,22 @@ TABLE: dict[str, Write] = {
     "capabilities.agents.sharing.publications.writes.import_publication": lambda d, a: publications.import_publication(
         d.publication(), actor=a
     ),
-    "capabilities.catalogue.imports.writes.dismiss_imported": lambda d, a: imports.dismiss_imported(
+    "capabilities.catalogue.imports.writes.decide.dismiss_imported": lambda d, a: imports.dismiss_imported(
         imports.import_rows(d.tool_import()), actor=a
     ),
-    "capabilities.catalogue.imports.writes.restore_imported": lambda d, a: imports.restore_imported(
+    "capabilities.catalogue.imports.writes.decide.restore_imported": lambda d, a: imports.restore_imported(
         d.dismissed(), actor=a
     ),
-    "capabilities.catalogue.imports.changes.set_effects": lambda d, a: import_changes.set_effects(
+    "capabilities.catalogue.imports.writes.change.set_effects": lambda d, a: import_changes.set_effects(
         imports.import_rows(d.tool_import()), d.one(["read", "write", "external"]), actor=a
     ),
-    "capabilities.catalogue.imports.changes.change_imported": lambda d, a: import_changes.change_imported(
+    "capabilities.catalogue.imports.writes.change.change_imported": lambda d, a: import_changes.change_imported(
         d.one(imports.import_rows(d.tool_import())), name=d.name(), actor=a
     ),
-    "capabilities.catalogue.imports.changes.set_base_url": lambda d, a: import_changes.set_base_url(
+    "capabilities.catalogue.imports.writes.change.set_base_url": lambda d, a: import_changes.set_base_url(
         d.tool_import(), "https://other.example.org", actor=a
     ),
-    "capabilities.catalogue.imports.changes.close_import": lambda d, a: import_changes.close_import(
+    "capabilities.catalogue.imports.writes.change.close_import": lambda d, a: import_changes.close_import(
         d.tool_import(), actor=a
     ),
     "capabilities.access.approval_rules.writes.create_rule": lambda d, a: approval_rules.create_rule(

@@ -178,7 +178,7 @@ ALLOWED = {
     "toolhub/embedded/supervisor.py:read_plan": OURS,
     "toolhub/tenants/audit/writes.py:_as_stored": OURS,
     "toolhub/tenants/rows/cursors.py:opened_place": "encrypted by this service",
-    "capabilities/catalogue/tools/writes.py:_content": OURS,
+    "capabilities/catalogue/tools/writes.py:audited_content": OURS,
     "capabilities/catalogue/tools/writes.py:write_versions": OURS,
     "capabilities/common/confined_jobs/child.py:main": OURS,
     "capabilities/common/confined_jobs/syntax.py:json_flaw": CHILD,

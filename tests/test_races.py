@@ -14,7 +14,8 @@ from django.utils import timezone
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
 from capabilities.catalogue.imports.readers import Source, sources
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, dismiss_imported, import_rows, start_import
+from capabilities.catalogue.imports.writes.decide import accept_imported, dismiss_imported, import_rows
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.catalogue.servers.refresh import claim_due as claim_server
 from capabilities.catalogue.servers.refresh import refresh_server
 from capabilities.catalogue.tools.writes import Origin, create_tool

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from capabilities.catalogue.imports.writes import MAX_FILE
+from capabilities.catalogue.imports.writes.start import MAX_FILE
 from capabilities.catalogue.versions.queries import may_read_code
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.knobs import safety_knobs

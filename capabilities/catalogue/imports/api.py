@@ -12,7 +12,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.forms import STATUSES, FoundAddress
 from capabilities.catalogue.imports.queries import (
     found_rows,
@@ -22,15 +21,15 @@ from capabilities.catalogue.imports.queries import (
     rows_named,
     shown_imports,
 )
-from capabilities.catalogue.imports.writes import (
+from capabilities.catalogue.imports.writes.change import change_imported, close_import, set_base_url, set_effects
+from capabilities.catalogue.imports.writes.decide import (
     EFFECTS,
-    MAX_FILE,
     accept_imported,
     dismiss_imported,
     import_rows,
     restore_imported,
-    start_import,
 )
+from capabilities.catalogue.imports.writes.start import MAX_FILE, start_import
 from capabilities.catalogue.tools.bulk.writes import ASKS, IN_UNTRUSTED
 from capabilities.catalogue.tools.recipients.api import RecipientsIn, recipients_of
 from capabilities.common.api import checked_part, refusals

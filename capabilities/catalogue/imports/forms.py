@@ -8,7 +8,8 @@ from typing import Any
 from django import forms
 
 from capabilities.catalogue.imports.queries import FoundFilter
-from capabilities.catalogue.imports.writes import EFFECTS, MAX_FILE
+from capabilities.catalogue.imports.writes.decide import EFFECTS
+from capabilities.catalogue.imports.writes.start import MAX_FILE
 from capabilities.catalogue.tools.bulk.writes import ASKS, IN_UNTRUSTED
 from capabilities.catalogue.tools.recipients.forms import RecipientsForm
 from capabilities.contract.openapi.part import MAX_TEXT, Part

@@ -13,7 +13,7 @@ from django.db.models.functions import Cast
 from django.http import Http404
 
 from capabilities.catalogue.imports.matching import next_of, versions_at_hand
-from capabilities.catalogue.imports.writes import belongs_to, import_rows, origin_of
+from capabilities.catalogue.imports.writes.decide import belongs_to, import_rows, origin_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import may_administer
 from capabilities.contract.warnings import TITLES

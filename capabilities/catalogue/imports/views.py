@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.forms import (
     STATUSES,
     BaseUrlForm,
@@ -45,13 +44,9 @@ from capabilities.catalogue.imports.queries import (
     versions_compared,
 )
 from capabilities.catalogue.imports.readers import sources
-from capabilities.catalogue.imports.writes import (
-    Accepted,
-    accept_imported,
-    dismiss_imported,
-    restore_imported,
-    start_import,
-)
+from capabilities.catalogue.imports.writes.change import change_imported, close_import, set_base_url, set_effects
+from capabilities.catalogue.imports.writes.decide import Accepted, accept_imported, dismiss_imported, restore_imported
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.catalogue.tools.recipients.forms import recipient_choices
 from capabilities.catalogue.tools.recipients.pages import giving_page, preview_page, require_giver, saved_or_shown
 from capabilities.catalogue.tools.recipients.queries import holders_of

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from capabilities.catalogue.imports.writes import start_import
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require

@@ -7,7 +7,7 @@ from dataclasses import replace
 from django.db import transaction
 
 from capabilities.catalogue.categories.writes import install_categories
-from capabilities.catalogue.tools.writes import Definition, _content, same_content, write_versions
+from capabilities.catalogue.tools.writes import Definition, audited_content, same_content, write_versions
 from capabilities.common.names import release_key
 from capabilities.common.registry_version import touch_registry
 from capabilities.models import (
@@ -66,6 +66,6 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
     if to_write:
         write_versions(to_write, actor=None)
         for tool, definition in to_write:
-            record("tool.install", tool, actor=None, after=_content(definition))
+            record("tool.install", tool, actor=None, after=audited_content(definition))
         touch_registry(organisation.pk)
     return [tool for tool, _ in to_write]

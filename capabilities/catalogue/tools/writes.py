@@ -152,7 +152,9 @@ def create_tool(
         source=origin.source[:300],
     )
     write_versions([(tool, definition)], actor=actor, status=status, agent=origin.made_by_agent)
-    record("tool.create", tool, actor=actor, after=_content(definition) | {"kind": origin.kind, "status": status})
+    record(
+        "tool.create", tool, actor=actor, after=audited_content(definition) | {"kind": origin.kind, "status": status}
+    )
     touch_registry(tool.organisation_id)
     return tool
 
@@ -226,7 +228,9 @@ def update_tool(
         return current
     (version,) = write_versions([(tool, definition)], actor=actor, status=status, agent=agent)
     before = {"version": current.number, "sha256": current.sha256} if current else {}
-    record("tool.update", tool, actor=actor, before=before, after=_content(definition) | {"version": version.number})
+    record(
+        "tool.update", tool, actor=actor, before=before, after=audited_content(definition) | {"version": version.number}
+    )
     touch_registry(tool.organisation_id)
     return version
 
@@ -436,7 +440,7 @@ def same_content(version: ToolVersion, content: Definition) -> bool:
     return version.wire == wire and all(getattr(version, each) == getattr(content, each) for each in KNOBS)
 
 
-def _content(content: Definition) -> dict[str, Any]:
+def audited_content(content: Definition) -> dict[str, Any]:
     return {
         "description": content.description,
         "parameters": json.loads(canonical_json(content.parameters)),

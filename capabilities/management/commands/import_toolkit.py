@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
 from capabilities.catalogue.imports.runs import READ_SECONDS, run_import
-from capabilities.catalogue.imports.writes import MAX_FILE, start_import
+from capabilities.catalogue.imports.writes.start import MAX_FILE, start_import
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import OPEN_IMPORTS, ImportSource, ImportStatus, ToolImport
 from toolhub.tenants.models import Membership, Organisation

@@ -14,9 +14,10 @@ import pytest
 from httpbin import app as httpbin  # type: ignore[import-untyped]
 from pytest_django import Settings
 
-from capabilities.catalogue.imports.changes import set_base_url
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows, start_import
+from capabilities.catalogue.imports.writes.change import set_base_url
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.models import ImportSource, ToolImport
 from sessions.models import ChatSession, StepStatus
 from tests.cast import make_category, make_member

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capabilities.agents.sharing.exports import toolkit_file
-from capabilities.catalogue.imports.writes import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
 from capabilities.catalogue.versions.writes import decide_version
 from capabilities.models import Toolkit, ToolVersion
 from sessions.models import ChatSession, StepStatus

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
-from capabilities.catalogue.imports.writes import start_import
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.models import ImportSource, ImportStatus, ToolImport
 from sessions.turns import bell
 from sessions.worker import process, tasks

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
 from capabilities.catalogue.servers import refresh
 from capabilities.catalogue.servers.listening import renew_listening, take_to_listen
 from capabilities.catalogue.servers.tool_lists import LIST_SECONDS, ask_for_tools

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from capabilities.catalogue.imports.writes import start_import
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.common.fair_places import FairPlaces
 from capabilities.models import ImportSource, ImportStatus, ToolImport
 from sessions.worker import process

@@ -6,7 +6,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from capabilities.agents.sharing.exports import toolkit_file
-from capabilities.catalogue.imports.writes import start_import
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import configuration_write, require
 from capabilities.models import Audience, ImportSource, Publication, ToolImport, Toolkit

@@ -16,8 +16,8 @@ from capabilities.agents.sharing import exports
 from capabilities.agents.sharing.exports import Exported, export_toolkit, toolkit_file
 from capabilities.agents.sharing.imported_toolkits import save_imported_toolkit
 from capabilities.agents.toolkits.writes import content_of
-from capabilities.catalogue.imports import changes
-from capabilities.catalogue.imports.writes import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.change import change_imported
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
 from capabilities.catalogue.tools.writes import Origin, set_instructions
 from capabilities.catalogue.versions.writes import decide_version
 from capabilities.common.refused import ChangeRefused
@@ -679,7 +679,7 @@ def test_a_retry_is_not_taken_over_where_the_reviewer_says_otherwise(
 
     with organisation_scope(ready):
         tool_import = read_file(changed(exported, change), charlie)
-        changes.change_imported(rows_of(tool_import)["rates"], actor=charlie, effect="external")
+        change_imported(rows_of(tool_import)["rates"], actor=charlie, effect="external")
         accept(tool_import, charlie, credential=ready_credential())
 
         version = ToolVersion.objects.get(tool__name="rates")

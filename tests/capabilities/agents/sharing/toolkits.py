@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows, start_import
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.catalogue.python_tools.helper_modules.checks import CheckedModule
 from capabilities.catalogue.python_tools.helper_modules.writes import create_module, decide_module
 from capabilities.catalogue.tools.writes import Origin

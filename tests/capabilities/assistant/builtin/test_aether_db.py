@@ -494,9 +494,9 @@ def test_a_query_that_lifts_its_own_time_limit_is_stopped(refusal: Callable[...,
 
 @pytest.mark.postgres
 def test_a_role_that_may_not_read_is_told(refusal: Callable[..., str], postgres: str) -> None:
-    texts_of = refusal({"url": as_user("locked", postgres)}, "TABLE shop")
+    text = refusal({"url": as_user("locked", postgres)}, "TABLE shop")
 
-    assert texts_of == "The database refuses the query: permission denied for table shop."
+    assert text == "The database refuses the query: permission denied for table shop."
 
 
 @pytest.mark.postgres

@@ -8,7 +8,7 @@ import pytest
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
 from capabilities.catalogue.imports.readers import Source, sources
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import start_import
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.models import ImportSource, ToolImport
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.models import Access, Membership

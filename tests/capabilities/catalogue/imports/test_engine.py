@@ -15,17 +15,17 @@ from django.utils import timezone
 
 from capabilities.catalogue.categories.writes import move_tool
 from capabilities.catalogue.imports import runs
-from capabilities.catalogue.imports.changes import change_imported, close_import, set_base_url, set_effects
 from capabilities.catalogue.imports.found import FoundTool, ReadSource
 from capabilities.catalogue.imports.names import mcp_tool_name
 from capabilities.catalogue.imports.readers import Source, ring_for_import, sources
-from capabilities.catalogue.imports.writes import (
+from capabilities.catalogue.imports.writes.change import change_imported, close_import, set_base_url, set_effects
+from capabilities.catalogue.imports.writes.decide import (
     accept_imported,
     dismiss_imported,
     import_rows,
     restore_imported,
-    start_import,
 )
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.catalogue.tools.writes import set_instructions
 from capabilities.catalogue.versions.writes import decide_version
 from capabilities.choosing.pipeline.specs import specs

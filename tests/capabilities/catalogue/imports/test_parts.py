@@ -10,7 +10,8 @@ from django.test import Client
 
 from capabilities.catalogue.imports import openapi
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows, start_import
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.openapi.part import Part
 from capabilities.contract.openapi.reading import WHOLE

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from capabilities.catalogue.imports.changes import set_base_url
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows, start_import
+from capabilities.catalogue.imports.writes.change import set_base_url
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.contract.schemas import check_schema
 from capabilities.models import ImportedStatus, ImportSource, ImportStatus, Tool, ToolImport, VersionStatus
 from tests.cast import make_category, make_member, make_organisation, make_tool

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, import_rows
+from capabilities.catalogue.imports.writes.decide import accept_imported, import_rows
 from capabilities.models import Category, ImportedStatus, StoredCredential, Tool, ToolImport
 from tests.capabilities.catalogue.imports.conftest import pet
 from tests.cast import make_category, make_member, make_organisation, make_tool

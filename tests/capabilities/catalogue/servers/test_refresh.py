@@ -12,7 +12,8 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from capabilities.catalogue.imports.runs import run_import
-from capabilities.catalogue.imports.writes import accept_imported, dismiss_imported, import_rows, start_import
+from capabilities.catalogue.imports.writes.decide import accept_imported, dismiss_imported, import_rows
+from capabilities.catalogue.imports.writes.start import start_import
 from capabilities.catalogue.servers.refresh import (
     BACK,
     GONE,

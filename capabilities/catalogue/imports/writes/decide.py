@@ -1,4 +1,4 @@
-"""The audited writes of imports: ask for one, decide on what it found, change what a tool would be."""
+"""Audited decisions on imported tools: accept, dismiss, take back a dismissal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
-from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from capabilities.catalogue.categories.writes import CategoryContent, create_category
@@ -26,8 +22,7 @@ from capabilities.catalogue.imports.matching import (
     next_of,
     versions_at_hand,
 )
-from capabilities.catalogue.imports.readers import ring_for_import, sources
-from capabilities.catalogue.imports.runs import QUEUE_SECONDS
+from capabilities.catalogue.imports.readers import sources
 from capabilities.catalogue.python_tools.helper_modules.checks import CheckedModule
 from capabilities.catalogue.python_tools.helper_modules.writes import create_module, update_module
 from capabilities.catalogue.tools.bulk.writes import set_knobs_of
@@ -40,15 +35,10 @@ from capabilities.catalogue.tools.writes import (
     write_versions,
 )
 from capabilities.catalogue.versions.rules import changes_code, status_of_new
-from capabilities.common.moments import from_now
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, may_administer, require
-from capabilities.common.text import storable
-from capabilities.contract.openapi.part import MAX_TAGS, MAX_TEXT, Part
-from capabilities.contract.openapi.reading import WHOLE
 from capabilities.models import (
-    OPEN_IMPORTS,
     RELEASED,
     UNDECIDED,
     Category,
@@ -57,7 +47,6 @@ from capabilities.models import (
     ImportedTool,
     ImportSource,
     ImportStatus,
-    McpServer,
     StoredCredential,
     Tool,
     ToolImport,
@@ -68,14 +57,8 @@ from capabilities.models import (
 )
 from capabilities.running.egress import EgressRefused, check_url
 from toolhub.tenants.audit.writes import record
-from toolhub.tenants.authority import hold_organisation
-from toolhub.tenants.models import EVERY_CATEGORY, EVERYWHERE, Membership, Organisation, Right
+from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 
-#: Characters of a document that is handed in, and of one that is fetched.
-MAX_FILE = 3_500_000
-#: Imports of one organisation that wait or are read at the same time; documents that are kept.
-MAX_OPEN = 5
-KEPT_DOCUMENTS = 20
 #: Text that users and models read of a tool whose source offers it no longer.
 GONE_MESSAGE = "Its source does not offer it any more."
 EFFECTS = ("read", "write", "external")
@@ -110,128 +93,6 @@ class Accepted:
         return len(self.created) + len(self.updated) + len(self.switched_off)
 
 
-@transaction.atomic
-def start_import(
-    source: ImportSource,
-    *,
-    actor: Membership | None,
-    title: str = "",
-    url: str = "",
-    document: str = "",
-    server: McpServer | None = None,
-    category: Category | None = None,
-    credential: StoredCredential | None = None,
-    line: UUID | None = None,
-    organisation: Organisation | None = None,
-    part: Part = WHOLE,
-) -> ToolImport:
-    """Put an import on record and call for a worker. One of the same server or address that is open is returned.
-
-    `category`: who administers it may decide on what is found; without one, who administers the whole catalogue. A
-    member whose right is for some categories alone has to choose one of them for a document. `line`: the publications
-    that the document is one of. `actor` None: the service itself, which reads a server again, or a file for
-    `organisation`. `part` of an OpenAPI document: what is meant of it. Raises ChangeRefused.
-    """
-    _require_anywhere(actor)
-    if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS, ImportSource.TOOLKIT):
-        category = category or _own_category(actor)
-    if category is not None:
-        require(actor, Right.CATALOGUE, {category.name})
-    url = _checked_url(url) if url else ""
-    document = storable(document)
-    if source in (ImportSource.OPENAPI, ImportSource.DEFINITIONS) and bool(url) == bool(document.strip()):
-        raise ChangeRefused("document", "Choose a file, or give an address: one of the two.")
-    if source == ImportSource.TOOLKIT and (url or not document.strip()):
-        raise ChangeRefused("document", "Choose the file of the toolkit: it is not read from an address.")
-    _check_part(part, source)
-    if len(document) > MAX_FILE:
-        raise ChangeRefused("document", f"A file has at most {MAX_FILE:,} characters: give the document’s address.")
-    organisation_id = actor.organisation_id if actor is not None else _organisation_of(server or organisation)
-    hold_organisation(organisation_id)
-    still_open = ToolImport.objects.filter(status__in=OPEN_IMPORTS, deadline_at__gt=Now())
-    same = still_open.filter(source=source, url=url, server=server, category=category)
-    earlier = next((each for each in same.order_by("pk") if each.part == part.as_json()), None)
-    earlier = earlier if url or server is not None else None
-    if earlier is not None:
-        return earlier
-    if actor is not None and still_open.count() >= MAX_OPEN:
-        raise ChangeRefused("import", f"{MAX_OPEN} imports are not read yet: wait for one of them.", code="conflict")
-    tool_import = ToolImport(
-        organisation_id=organisation_id,
-        source=source,
-        title=storable(" ".join(title.split()), 200),
-        url=url,
-        document=document,
-        server=server,
-        category=category,
-        credential=credential,
-        line=line,
-        part=part.as_json(),
-        membership=actor,
-        deadline_at=from_now(QUEUE_SECONDS),
-        rang_at=Now(),
-    )
-    tool_import.save()
-    tool_import.refresh_from_db()
-    _forget_documents()
-    after = {"source": source, "url": url, "server": str(server or ""), "characters": len(document)}
-    record("import.start", tool_import, actor=actor, after=after)
-    transaction.on_commit(lambda: ring_for_import(tool_import.public_id))
-    return tool_import
-
-
-def _check_part(part: Part, source: ImportSource) -> None:
-    if part.is_whole:
-        return
-    if source != ImportSource.OPENAPI:
-        raise ChangeRefused("tags", "Only an OpenAPI document is read in part: leave tags, path and words out.")
-    if len(part.tags) > MAX_TAGS or any(len(each) > MAX_TEXT for each in part.tags):
-        raise ChangeRefused("tags", f"Name at most {MAX_TAGS} tags of at most {MAX_TEXT} characters.")
-    for field, text in (("path", part.path), ("words", part.text)):
-        if len(text) > MAX_TEXT:
-            raise ChangeRefused(field, f"Write at most {MAX_TEXT} characters.")
-
-
-def _organisation_of(owner: McpServer | Organisation | None) -> int:
-    if owner is None:
-        raise ValueError("Without a member, an import is a server's, or says whose it is.")
-    key: int = owner.pk if isinstance(owner, Organisation) else owner.organisation_id
-    return key
-
-
-def _require_anywhere(actor: Membership | None) -> None:
-    """Raise PermissionDenied unless the actor administers some part of the catalogue: enough to look at what a source
-    offers; each tool is asked for again."""
-    if actor is not None and not actor.reach(Right.CATALOGUE):
-        raise PermissionDenied("This needs the admin right catalogue.")
-
-
-def _own_category(actor: Membership | None) -> Category | None:
-    """The one category that the actor administers; none for who administers them all. Raises ChangeRefused for who
-    has to choose."""
-    reach = EVERYWHERE if actor is None else actor.reach(Right.CATALOGUE)
-    if reach.covers(EVERY_CATEGORY):
-        return None
-    own = list(Category.objects.filter(name__in=reach.categories)[:2])
-    if len(own) != 1:
-        raise ChangeRefused("category", "Choose the category that its tools go to, of those that you administer.")
-    return own[0]
-
-
-def _checked_url(url: str) -> str:
-    try:
-        return str(check_url(url.strip()))[:1_000]
-    except EgressRefused as error:
-        raise ChangeRefused("url", str(error)) from error
-
-
-def _forget_documents() -> None:
-    """Keep the documents of the newest imports alone: a document is megabytes."""
-    kept = ToolImport.objects.order_by("-pk").values_list("pk", flat=True)[:KEPT_DOCUMENTS]
-    old = ToolImport.objects.exclude(pk__in=list(kept)).exclude(document="")
-    old.exclude(status__in=OPEN_IMPORTS).update(document="")
-
-
 # -- Decide -----------------------------------------------------------------------------------------------------------
 
 
@@ -256,17 +117,17 @@ def accept_imported(
     The actor administers what each belongs to (`belongs_to`). Raises ChangeRefused. A fixed number of queries, and
     some for each hundred rows.
     """
-    waiting = list(_undecided(rows))
+    waiting = list(undecided(rows))
     if not waiting:
         return Accepted()
-    tool_import = _only_import(waiting)
+    tool_import = only_import(waiting)
     new = [row for row in waiting if row.status == ImportedStatus.NEW]
     if new_category.strip() and new:
         if category is not None:
             raise ChangeRefused("new_category", "Choose a category, or name a new one: one of the two.")
         category = create_category("", CategoryContent(new_category.strip()[:100]), actor=actor)
     _check_acceptable(tool_import, waiting, category, credential)
-    _require_for(actor, tool_import, waiting)
+    require_for(actor, tool_import, waiting)
     if new and category is not None:
         require(actor, Right.CATALOGUE, {category.name})
     modules = _bring_modules([row for row in waiting if row.status != ImportedStatus.GONE], tool_import, actor)
@@ -303,11 +164,11 @@ def dismiss_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
 
     Later readings of the source leave them dismissed while they say the same.
     """
-    waiting = list(_undecided(rows))
+    waiting = list(undecided(rows))
     if not waiting:
         return 0
-    tool_import = _only_import(waiting)
-    _require_for(actor, tool_import, waiting)
+    tool_import = only_import(waiting)
+    require_for(actor, tool_import, waiting)
     _decide(waiting, ImportedStatus.DISMISSED, actor, {})
     record("import.dismiss", tool_import, actor=actor, after={"tools": [row.name for row in waiting]})
     _close_if_decided(tool_import)
@@ -321,8 +182,8 @@ def restore_imported(rows: QuerySet[ImportedTool], *, actor: Membership) -> int:
     dismissed = list(rows.filter(status=ImportedStatus.DISMISSED).select_related(*DECIDED_WITH).order_by("position"))
     if not dismissed:
         return 0
-    tool_import = _only_import(dismissed)
-    _require_for(actor, tool_import, dismissed)
+    tool_import = only_import(dismissed)
+    require_for(actor, tool_import, dismissed)
     if later_reading(tool_import) is not None:
         raise ChangeRefused("tools", "Its source was read again since: decide there.", code="conflict")
     for row in dismissed:
@@ -348,17 +209,17 @@ def belongs_to(tool_import: ToolImport, rows: Iterable[ImportedTool]) -> set[str
     return names
 
 
-def _require_for(actor: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool]) -> None:
+def require_for(actor: Membership, tool_import: ToolImport, rows: Iterable[ImportedTool]) -> None:
     """Raise PermissionDenied unless the actor administers what these definitions belong to."""
     names = belongs_to(tool_import, rows)
     require(actor, Right.CATALOGUE, () if EVERY_CATEGORY in names else names)
 
 
-def _undecided(rows: QuerySet[ImportedTool]) -> QuerySet[ImportedTool]:
+def undecided(rows: QuerySet[ImportedTool]) -> QuerySet[ImportedTool]:
     return rows.filter(status__in=UNDECIDED).select_related(*DECIDED_WITH).order_by("position")
 
 
-def _only_import(rows: Sequence[ImportedTool]) -> ToolImport:
+def only_import(rows: Sequence[ImportedTool]) -> ToolImport:
     if len({row.tool_import_id for row in rows}) != 1:
         raise ChangeRefused("tools", "Decide on the tools of one import at a time.")
     return rows[0].tool_import
@@ -439,7 +300,7 @@ def _create(
     """Write the first version of each new tool; return them by key of the row."""
     if not rows:
         return {}
-    contents = [(content_of(row, tool_import), _origin(row, tool_import, credential)) for row in rows]
+    contents = [(content_of(row, tool_import), origin_for(row, tool_import, credential)) for row in rows]
     tools = add_tools(category, contents)
     groups: dict[VersionStatus, list[tuple[ImportedTool, Tool, Definition]]] = {}
     for row, tool, (content, _) in zip(rows, tools, contents, strict=True):
@@ -460,7 +321,7 @@ def _written(
     return found
 
 
-def _origin(row: ImportedTool, tool_import: ToolImport, credential: StoredCredential | None) -> Origin:
+def origin_for(row: ImportedTool, tool_import: ToolImport, credential: StoredCredential | None) -> Origin:
     kind = kind_of(row, tool_import)
     server = (row.server if row.kind else tool_import.server) if kind == ToolKind.MCP else None
     signed = credential if server is None and (not row.kind or row.more.get("credential")) else None

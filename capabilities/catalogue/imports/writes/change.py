@@ -9,7 +9,14 @@ from capabilities.catalogue.imports.matching import (
     versions_at_hand,
 )
 from capabilities.catalogue.imports.reading import status_against
-from capabilities.catalogue.imports.writes import EFFECTS, _only_import, _origin, _require_for, _undecided, origin_of
+from capabilities.catalogue.imports.writes.decide import (
+    EFFECTS,
+    only_import,
+    origin_for,
+    origin_of,
+    require_for,
+    undecided,
+)
 from capabilities.catalogue.tools.writes import (
     check_tool_name,
 )
@@ -45,7 +52,7 @@ def change_imported(
     A tool that is there keeps its name.
     """
     row.refresh_from_db()
-    _require_for(actor, row.tool_import, [row])
+    require_for(actor, row.tool_import, [row])
     if row.status not in UNDECIDED:
         raise ChangeRefused("name", "It is decided already.", code="conflict")
     before = {"name": row.name, "effect": row.effect, "is_destructive": row.is_destructive}
@@ -78,11 +85,11 @@ def set_effects(
         raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
     if effect == READ and is_destructive:
         raise ChangeRefused("effect", "What only reads destroys nothing: choose one of the two.")
-    waiting = list(_undecided(rows))
+    waiting = list(undecided(rows))
     if not waiting:
         return 0
-    tool_import = _only_import(waiting)
-    _require_for(actor, tool_import, waiting)
+    tool_import = only_import(waiting)
+    require_for(actor, tool_import, waiting)
     before: dict[str, str] = {}
     for row in waiting:
         destroys = (row.is_destructive if is_destructive is None else is_destructive) and effect != READ
@@ -101,7 +108,7 @@ def _check_name(row: ImportedTool, name: str) -> None:
         raise ChangeRefused("name", "A tool keeps its name: sessions and models know it by that.")
     if not TOOL_NAME.match(name):
         raise ChangeRefused("name", "A tool name has 1 to 64 characters of a-z, A-Z, 0-9, _ and -.")
-    check_tool_name(name, _origin(row, row.tool_import, None), organisation_id=row.organisation_id)
+    check_tool_name(name, origin_for(row, row.tool_import, None), organisation_id=row.organisation_id)
     check_name_free(ImportedTool.objects.filter(tool_import=row.tool_import_id).exclude(pk=row.pk), "a tool", name)
 
 
@@ -110,7 +117,7 @@ def set_base_url(tool_import: ToolImport, url: str, *, actor: Membership) -> Too
     """Set the base address for calls whose document gives only their path. What was found is compared anew. Raises
     ChangeRefused."""
     tool_import.refresh_from_db()
-    _require_for(actor, tool_import, ())
+    require_for(actor, tool_import, ())
     if tool_import.status != ImportStatus.REVIEW or tool_import.source != ImportSource.OPENAPI:
         raise ChangeRefused("base_url", "This import is closed: read its source again.", code="conflict")
     url = url.strip().rstrip("/")
@@ -140,6 +147,6 @@ def _match_again(tool_import: ToolImport) -> None:
 def close_import(tool_import: ToolImport, *, actor: Membership) -> None:
     """Close an import whose rest nobody decides on: it stays on record, and can be accepted no more."""
     waiting = ImportedTool.objects.filter(tool_import=tool_import, status__in=UNDECIDED)
-    _require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
+    require_for(actor, tool_import, waiting.select_related("tool__category").only("tool", "tool__category"))
     if ToolImport.objects.filter(pk=tool_import.pk, status=ImportStatus.REVIEW).update(status=ImportStatus.CLOSED):
         record("import.close", tool_import, actor=actor, after={"title": tool_import.title})
