@@ -134,6 +134,7 @@ urlpatterns = [
         )
     ),
     path("imports/", importers.import_list, name="import_list"),
+    path("imports/to-review/", importers.import_review_list, name="import_review_list"),
     path("imports/new/", importers.import_create, name="import_create"),
     path("imports/<uuid:import_id>/", importers.import_detail, name="import_detail"),
     path("imports/<uuid:import_id>/decide/", importers.import_decide, name="import_decide"),

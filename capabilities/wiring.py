@@ -17,9 +17,10 @@ from capabilities.catalogue.servers import queries as servers
 from capabilities.catalogue.servers import refresh
 from capabilities.catalogue.tools.bulk import writes as bulk
 from capabilities.catalogue.tools.recipients import writes as recipients
+from capabilities.catalogue.versions import queries as versions
 from capabilities.models import ImportSource
 from capabilities.running.credentials import writes as credentials
-from toolhub.tenants import authority, pages, targets
+from toolhub.tenants import authority, menu, targets
 from toolhub.tenants.people import invitations
 from toolhub.tenants.people import writes as people
 
@@ -33,9 +34,11 @@ def provide_all() -> None:
     invitations.give_invited_roles.provide(invited.give_invited_roles)
     people.category_names.provide(categories.category_names)
     people.forget_accounts.provide(credentials.forget_accounts)
-    pages.waiting_counts.provide(
+    menu.waiting_counts.provide(
         {
-            "request_list": requests.count_waiting_for,
+            "approval_versions": versions.versions_notice,
+            "request_list": requests.requests_notice,
+            "import_review_list": servers.imports_notice,
             "server_list": servers.servers_notice,
             "tool_list": servers.refused_tools_notice,
         }

@@ -18,12 +18,12 @@ from sessions.doors.schedules.reminder_kind import REMINDERS
 from sessions.insight.previews import dry_run, offers, roles
 from sessions.selection import starts
 from sessions.turns import bell
-from toolhub.tenants import pages, targets
+from toolhub.tenants import menu, targets
 
 
 def provide_all() -> None:
     """Called once, when the apps are ready."""
-    pages.waiting_counts.provide({"approval_list": approvals.approvals_notice})
+    menu.waiting_counts.provide({"approval_list": approvals.approvals_notice})
     targets.target_pages.provide(TARGET_PAGES)
     kinds.further_kinds.provide({REMINDERS.name: REMINDERS})
     registry_version.announce_registry.provide(bell.announce_registry)

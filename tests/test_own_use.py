@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from capabilities.access.grants.writes import GrantContent, give_grant, revoke_grant, update_grant
 from capabilities.access.powers import read_powers
-from capabilities.access.requests.queries import count_waiting_for, waiting_for
+from capabilities.access.requests.queries import requests_notice, waiting_for
 from capabilities.access.requests.writes import RequestContent, ask_for_grant, grant_request, refuse_request
 from capabilities.access.roles.writes import (
     RoleContent,
@@ -264,11 +264,11 @@ def test_a_request_of_a_member_of_higher_access_waits_for_somebody_else(alice: M
     ask_for_grant(RequestContent(tool="http_post", reason="please"), member=alice)
     bob = give_right(bob, Right.ROLES)
 
-    assert (count_waiting_for(bob), waiting_for(bob).requests) == ((0, ""), [])
+    assert (requests_notice(bob), waiting_for(bob).requests) == ((0, ""), [])
 
     bob.access = Access.ADMIN
     bob.save()
-    assert count_waiting_for(bob)[0] == 1
+    assert requests_notice(bob)[0] == 1
 
 
 def role_of(member: Membership) -> Role:

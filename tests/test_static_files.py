@@ -13,7 +13,7 @@ from django.test import override_settings
 
 from capabilities.assistant.records.kinds import kinds
 from tests.test_up import Up
-from toolhub.tenants.pages import MENU
+from toolhub.tenants.menu import MENU
 from toolhub.tenants.templatetags.look import STATE_ICONS
 from toolhub.web.static_files import collect_if_changed
 
@@ -54,7 +54,7 @@ def test_files_are_collected_again_only_when_they_changed(tmp_path: Path) -> Non
 
 def test_each_icon_that_a_page_names_is_drawn_in_the_sprite_or_the_place_is_blank() -> None:
     pages = "".join(path.read_text() for path in (settings.BASE_DIR / "templates").rglob("*.html"))
-    menu = {icon for _, entries in MENU for _, icon, *_ in entries}
+    menu = {icon for _, icon, _ in MENU}
     named = {*re.findall(r'{% icon "([\w-]+)"', pages), *STATE_ICONS.values(), *(kind.icon for kind in kinds()), *menu}
 
     drawn = set(re.findall(r'<symbol id="([\w-]+)"', (settings.BASE_DIR / "static/vendor/icons.svg").read_text()))

@@ -1288,6 +1288,7 @@ ROUTES: dict[str, Route] = {
     "service_test": Route((Ask(status=302), Ask("POST", 302)), right=Right.CATALOGUE),
     "service_clear": Route((Ask("POST", 302),), right=Right.CATALOGUE),
     "import_list": Route(right=Right.CATALOGUE),
+    "import_review_list": Route(right=Right.CATALOGUE),
     "import_create": Route(
         (Ask(), Ask("POST", 302, body=lambda side: {"source": "openapi", "url": "https://api.example.org/spec"})),
         right=Right.CATALOGUE,

@@ -55,7 +55,7 @@ def budget_list(request: MemberRequest, org: str) -> HttpResponse:
         return budget_mine(request, org)
     address = BudgetsAddress(request.GET)
     context = address.context(budgets_page(member, **address.place))
-    context |= _live(address.filters["live"]) | {"query": "", "tab": "all", "may_edit": True}
+    context |= _live(address.filters["live"]) | {"query": ""}
     return render(
         request, _part(request, "sessions/budgets/_budgets.html", "sessions/budgets/budget_list.html"), context
     )
@@ -80,8 +80,6 @@ def budget_mine(request: MemberRequest, org: str) -> HttpResponse:
     address = BudgetsAddress(request.GET)
     context = {
         "bindings": budgets_binding(member),
-        "tab": "mine",
-        "may_edit": member.has_right(Right.BUDGETS),
         **_live(address.filters["live"]),
     }
     template = _part(request, "sessions/budgets/_mine.html", "sessions/budgets/budget_mine.html")
@@ -239,5 +237,4 @@ def budget_rules(request: MemberRequest, org: str) -> HttpResponse:
         else:
             messages.success(request, f"Saved. Windows begin by the time zone {data['time_zone']}.")
             return redirect("budget_rules", org)
-    context = {"form": form, "tab": "rules", "may_edit": True}
-    return render(request, "sessions/budgets/budget_rules.html", context, status=status_of(form))
+    return render(request, "sessions/budgets/budget_rules.html", {"form": form}, status=status_of(form))

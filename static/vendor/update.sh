@@ -14,7 +14,7 @@ archive arrow-clockwise arrow-left arrow-right arrow-repeat arrow-up-short bell 
 check-circle-fill chevron-down chevron-right circle-half cpu dash-circle exclamation-circle exclamation-triangle-fill
 globe2 graph-up hourglass-split house journal-text key lightning-charge-fill list moon-stars pencil people person-circle person-plus plus-lg question-circle
 robot search send sliders stop-circle sun tools x-circle-fill x-lg eye tags plug shield-check person-check trash play check-lg bar-chart-line box-seam
-speedometer2 cash-coin
+speedometer2 cash-coin inbox gear code-slash
 "
 
 here=$(cd "$(dirname "$0")" && pwd)

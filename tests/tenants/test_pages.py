@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 from django.template.loader import render_to_string
@@ -10,14 +11,20 @@ from django.utils import timezone
 
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.audit.queries import changes
+from toolhub.tenants.menu import page_of
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.rows.scope import organisation_scope
 from toolhub.tenants.templatetags.look import ago, kind_words
 
 
 def menu(page: bytes) -> list[str]:
-    side = page.decode().split('id="side"')[1].split("</nav>")[0]
+    side = page.decode().split('class="side-list"')[1].split("</ul>")[0]
     return re.findall(r"</svg>([\w -]+)(?:<span[^>]*>\s*</span>)?</a>", side)
+
+
+def tabs(page: bytes) -> list[str]:
+    found = page.decode().partition('class="page-tabs"')[2].split("</nav>")[0]
+    return re.findall(r">([\w ?-]+)(?:<span[^>]*>\s*</span>)?</a>", found)
 
 
 def test_home_goes_straight_into_the_only_organisation(client: Client, bob: Membership) -> None:
@@ -101,58 +108,85 @@ def test_a_stranger_gets_the_same_answer_for_every_organisation(
     assert b"Acme" not in answer.content
 
 
-def test_members_see_only_the_entries_that_would_let_them_in(
-    client: Client, alice: Membership, bob: Membership
-) -> None:
+#: What a plain member finds below each entry, and what an administrator does.
+PLAIN = {
+    "Home": [],
+    "Chat": ["Sessions", "Schedules", "Your data"],
+    "Inbox": ["Approvals", "Access requests", "Remembered approvals"],
+    "Tools": ["All tools", "Categories", "Toolkits", "Why?"],
+    "Agents": ["Agents", "Connect a client"],
+    "Insights": ["Usage", "Your budgets"],
+}
+SOURCES = ["MCP servers", "Imports", "Files", "Credentials", "Services", "Modules"]
+ADMIN = {
+    "Home": [],
+    "Chat": ["Sessions", "Schedules", "Your data"],
+    "Inbox": ["Approvals", "Tool versions", "Access requests", "Imports to review", "Remembered approvals"],
+    "Tools": ["All tools", "Categories", "Keywords", "Toolkits", "Published", *SOURCES],
+    "Agents": ["Agents", "Models", "Prices", "Connect a client"],
+    "People": ["Members", "Roles", "Matrix", "Grants", "Why?"],
+    "Rules": ["Policies", "Approval rules", "Hooks", "Runtime settings", "Budgets"],
+    "Insights": ["Usage", "Unused tools", "Your budgets", "Audit"],
+}
+
+
+def entries_with_tabs(client: Client) -> dict[str, list[str]]:
+    """Open each entry of the menu, as a reader does, and return the tabs of its page."""
+    page = client.get("/o/acme/").content
+    side = page.decode().split('class="side-list"')[1].split("</ul>")[0]
+    addresses = re.findall(r'href="(/o/[^"]+)"', side)
+    return {title: tabs(client.get(url).content) for title, url in zip(menu(page), addresses, strict=True)}
+
+
+def test_members_see_only_the_pages_that_would_let_them_in(client: Client, alice: Membership, bob: Membership) -> None:
     client.force_login(bob.user)
-    plain = menu(client.get("/o/acme/").content)
+    plain = entries_with_tabs(client)
     with organisation_scope(bob.organisation):
         AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.PROVIDERS)
-    delegated = menu(client.get("/o/acme/").content)
+    delegated = entries_with_tabs(client)
     client.force_login(alice.user)
-    admin = menu(client.get("/o/acme/").content)
+    admin = entries_with_tabs(client)
 
-    open_to_all = ["Home", "Sessions", "Schedules", "Your data", "Connect a client", "Tools"]
-    open_to_all += ["Categories", "Toolkits", "Agents"]
-    catalogue = ["Tools", "Categories", "Keywords", "Toolkits", "Imports", "Published toolkits", "MCP servers"]
-    catalogue += ["Credentials", "Python modules", "Set-up", "Agents", "Providers"]
-    assert plain == [*open_to_all, "Approvals", "Budgets", "Usage", "Requests", "Explain"]
-    assert delegated == [*open_to_all, "Providers", "Approvals", "Budgets", "Usage", "Requests", "Explain"]
-    assert admin == [
-        "Home",
-        "Sessions",
-        "Schedules",
-        "Your data",
-        "Connect a client",
-        *catalogue,
-        "Policies",
-        "Hooks",
-        "Runtime settings",
-        "Approvals",
-        "Budgets",
-        "Usage",
-        "Prices",
-        "Members",
-        "Roles",
-        "Grants",
-        "Requests",
-        "Explain",
-        "Audit",
-    ]
+    assert plain == PLAIN
+    assert delegated == PLAIN | {"Agents": ["Agents", "Models", "Connect a client"]}
+    assert admin == ADMIN
+
+
+@pytest.mark.parametrize("name", ["alice", "bob"])
+def test_each_page_of_the_menu_opens_and_is_marked_in_the_menu_and_among_its_tabs(
+    client: Client, alice: Membership, bob: Membership, name: str
+) -> None:
+    client.force_login({"alice": alice, "bob": bob}[name].user)
+    page = client.get("/o/acme/").content.decode()
+    side = page.split('class="side-list"')[1].split("</ul>")[0]
+    for url in re.findall(r'href="(/o/[^"]+)"', side):
+        shown = client.get(url).content.decode()
+        strip = shown.partition('class="page-tabs"')[2].split("</nav>")[0]
+        for address in re.findall(r'href="(/o/[^"]+)"', strip) or [url]:
+            answer = client.get(address)
+            frame, _, body = answer.content.decode().partition('id="main"')
+            marked = re.findall(r'href="([^"]+)"\s+(?:class="[\w-]+"\s+)?aria-current="page"', body.split("</nav>")[0])
+
+            assert answer.status_code == 200
+            assert re.findall(r'href="([^"]+)"\s+aria-current="page"', frame) == [url]
+            assert marked == ([address] if strip else [])
+
+
+def test_each_page_of_an_organisation_belongs_to_a_page_of_the_menu_or_to_the_account() -> None:
+    names = {
+        pattern.name or ""
+        for module in ("toolhub.tenants.urls", "capabilities.urls", "sessions.urls")
+        for pattern in import_module(module).urlpatterns
+    }
+
+    outside = {name.partition("_")[0] for name in names if not page_of(name)}
+
+    assert outside == {"token", "browser", "accounts", "file"}
 
 
 @pytest.mark.parametrize("page", ["base.html", "500.html", "drf_spectacular/swagger_ui.html"])
 def test_each_frame_of_a_page_names_the_icon_or_a_browser_asks_for_one_that_is_not_there(page: str) -> None:
     assert 'rel="icon"' in render_to_string(page, {"favicon_href": "/static/favicon.svg"})
-
-
-def test_every_entry_of_the_menu_opens(client: Client, alice: Membership) -> None:
-    client.force_login(alice.user)
-    page = client.get("/o/acme/").content
-    addresses = re.findall(r'href="(/o/[^"]+)"', page.decode().split('id="side"')[1].split("</nav>")[0])
-
-    assert len(addresses) == len(menu(page))
-    assert {url: client.get(url).status_code for url in addresses} == dict.fromkeys(addresses, 200)
 
 
 def test_pages_are_kept_out_of_caches_and_have_nothing_inline(client: Client, bob: Membership) -> None:

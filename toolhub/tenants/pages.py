@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -19,8 +18,8 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from toolhub import __version__
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.models import Membership, Right, User
-from toolhub.tenants.provided import ProvidedByKey
+from toolhub.tenants.menu import menu_for
+from toolhub.tenants.models import Membership, User
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -67,135 +66,16 @@ def _private(response: HttpResponseBase) -> HttpResponseBase:
 # -- The frame --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of the side menu."""
-
-    title: str
-    icon: str
-    url: str
-    is_current: bool
-    #: Number of things that wait for the member on that page, and the sentence that says so; 0 and "" for nothing.
-    waiting: int = 0
-    note: str = ""
-    #: The id that its count has in a page; empty where nothing can wait.
-    count_id: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """Some lines of the side menu under a heading; the first has none."""
-
-    title: str
-    entries: tuple[Entry, ...]
-
-
-#: Heading, then (title, icon, view, first words of the views that belong to it, right that its page asks for).
-MENU: tuple[tuple[str, tuple[tuple[str, str, str, str, Right | None], ...]], ...] = (
-    (
-        "",
-        (
-            ("Home", "house", "organisation_home", "organisation", None),
-            ("Sessions", "chat-left-text", "session_list", "session", None),
-            ("Schedules", "arrow-repeat", "schedule_list", "schedule", None),
-            ("Your data", "archive", "data_overview", "data", None),
-            ("Connect a client", "plug", "connect", "connect", None),
-        ),
-    ),
-    (
-        "Catalogue",
-        (
-            ("Tools", "tools", "tool_list", "tool http", None),
-            ("Categories", "tags", "category_list", "category", None),
-            ("Keywords", "key", "keyword_list", "keyword", Right.CATALOGUE),
-            ("Toolkits", "box-seam", "toolkit_list", "toolkit", None),
-            ("Imports", "archive", "import_list", "import", Right.CATALOGUE),
-            ("Published toolkits", "send", "publication_list", "publication", Right.CATALOGUE),
-            ("MCP servers", "globe2", "server_list", "server", Right.CATALOGUE),
-            ("Credentials", "key", "credential_list", "credential", Right.CATALOGUE),
-            ("Python modules", "list", "module_list", "module", Right.CATALOGUE),
-            ("Set-up", "plug", "service_list", "service", Right.CATALOGUE),
-            ("Agents", "robot", "agent_list", "agent", None),
-            ("Providers", "cpu", "provider_list", "provider", Right.PROVIDERS),
-        ),
-    ),
-    (
-        "Runtime",
-        (
-            ("Policies", "sliders", "policy_list", "policy", Right.POLICIES),
-            ("Hooks", "lightning-charge-fill", "hook_list", "hook", Right.HOOKS),
-            ("Runtime settings", "cpu", "runtime_list", "runtime", Right.POLICIES),
-            ("Approvals", "check-lg", "approval_list", "approval", None),
-        ),
-    ),
-    (
-        "Spending",
-        (
-            ("Budgets", "speedometer2", "budget_list", "budget", None),
-            ("Usage", "bar-chart-line", "usage", "usage", None),
-            ("Prices", "tags", "price_list", "price", Right.BUDGETS),
-        ),
-    ),
-    (
-        "Access",
-        (
-            ("Members", "people", "member_list", "member", Right.MEMBERS),
-            ("Roles", "shield-check", "role_list", "role", Right.ROLES),
-            ("Grants", "person-check", "grant_list", "grant", Right.ROLES),
-            ("Requests", "hourglass-split", "request_list", "request", None),
-            ("Explain", "question-circle", "explain", "explain", None),
-            ("Audit", "journal-text", "audit_list", "audit", Right.AUDIT),
-        ),
-    ),
-)
-
-
-#: Counts what waits for a member on a page, and says it in a sentence. At most one query.
-Waiting = Callable[[Membership], tuple[int, str]]
-#: By the view of the menu's entry that shows it.
-waiting_counts: ProvidedByKey[Waiting] = ProvidedByKey("counts of what waits")
-
-
 def frame(request: HttpRequest) -> dict[str, Any]:
     """Context of every page. Nothing is read until a template asks: partials that show no frame pay nothing."""
     member = cast("Membership | None", getattr(request, "membership", None))
-    menu: Any = SimpleLazyObject(lambda: menu_for(member, request) if member else ())
     return {
         "toolhub_version": __version__,  # `version` is a tool's on its own pages
         "member": member,
         "organisation": member.organisation if member else None,
-        "menu": menu,
-        "waiting_entries": SimpleLazyObject(lambda: waiting_in(menu)),
-        "waiting_in_all": SimpleLazyObject(lambda: sum(each.waiting for each in waiting_in(menu))),
+        "menu": SimpleLazyObject(lambda: menu_for(member, request) if member else None),
         "memberships": SimpleLazyObject(lambda: _memberships(request)),
     }
-
-
-def waiting_in(menu: Sequence[Section]) -> list[Entry]:
-    return [each for part in menu for each in part.entries if each.waiting]
-
-
-def menu_for(member: Membership, request: HttpRequest) -> tuple[Section, ...]:
-    """The entries whose pages would let this member in, if only for one category, and what waits there. At most one
-    query, and one for each kind of thing that may wait."""
-    here = getattr(request.resolver_match, "url_name", None) or ""
-    slug = member.organisation.slug
-    sections = []
-    for heading, lines in MENU:
-        entries = tuple(
-            Entry(
-                title,
-                icon,
-                reverse(view, args=[slug]),
-                here.partition("_")[0] in word.split(),
-                *((*waiting_counts[view](member), f"waiting-{word}") if view in waiting_counts else ()),
-            )
-            for title, icon, view, word, right in lines
-            if right is None or member.reach(right)
-        )
-        if entries:
-            sections.append(Section(heading, entries))
-    return tuple(sections)
 
 
 def _memberships(request: HttpRequest) -> list[Membership]:

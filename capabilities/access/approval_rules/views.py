@@ -36,8 +36,7 @@ def approval_rules(request: MemberRequest, org: str) -> HttpResponse:
     page = rules_page(**address.place)
     for rule in page.rows:
         rule.words = in_words(rule_content(rule))  # type: ignore[attr-defined]
-    context = {**address.context(page), "tab": "rules", "sees_rules": True}
-    return render(request, "capabilities/access/approval_rules/rule_list.html", context)
+    return render(request, "capabilities/access/approval_rules/rule_list.html", address.context(page))
 
 
 @require_http_methods(["GET", "POST"])

@@ -11,6 +11,7 @@ from django.http import Http404
 
 from capabilities.models import GrantRequest, RequestStatus, Tool
 from toolhub.tenants.authority import higher_than
+from toolhub.tenants.menu import notice
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
@@ -53,7 +54,7 @@ def waiting_for(member: Membership) -> WaitingRequests:
     return WaitingRequests(found[:WAITING_SHOWN], len(found) > WAITING_SHOWN)
 
 
-def count_waiting_for(member: Membership) -> tuple[int, str]:
+def requests_notice(member: Membership) -> tuple[int, str]:
     """Return the number of requests that this member may decide, counted to one more than a page shows, and a sentence
     that says so.
 
@@ -62,10 +63,8 @@ def count_waiting_for(member: Membership) -> tuple[int, str]:
     if not member.reach(Right.ROLES):
         return 0, ""
     count = _waiting_for(member).order_by()[: WAITING_SHOWN + 1].count()
-    if not count:
-        return 0, ""
-    shown = f"More than {WAITING_SHOWN}" if count > WAITING_SHOWN else str(count)
-    return count, f"{shown} {'request for access is' if count == 1 else 'requests for access are'} waiting for you"
+    one, many = "request for access is waiting for you", "requests for access are waiting for you"
+    return notice(count, one, many, at_most=WAITING_SHOWN)
 
 
 def _waiting_for(member: Membership) -> QuerySet[GrantRequest]:

@@ -69,8 +69,10 @@ from capabilities.models import (
     ToolKind,
 )
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
+from toolhub.tenants.rows.keyset import Page
 
 FILTERS = ("q", "status", "warning", "group")
 
@@ -80,12 +82,26 @@ FILTERS = ("q", "status", "warning", "group")
 def import_list(request: MemberRequest, org: str) -> HttpResponse:
     member_or_404(request, right=Right.CATALOGUE, category=None)
     address = ImportsAddress(request.GET)
-    page = imports_page(**address.values())
-    for each in page.rows:
-        each.badge = IMPORT_BADGES[ImportStatus(each.status)]  # type: ignore[attr-defined]
     every, review = import_numbers()
+    page = with_badges(imports_page(**address.values()))
     context = {**address.context(page), "every": every, "review": review, "statuses": ImportStatus.choices}
     return render(request, "capabilities/catalogue/imports/import_list.html", context)
+
+
+@require_GET
+@signed_in
+def import_review_list(request: MemberRequest, org: str) -> HttpResponse:
+    """List the imports that wait for a review, newest first."""
+    member_or_404(request, right=Right.CATALOGUE, category=None)
+    address = ListAddress(request.GET)
+    page = with_badges(imports_page(status=ImportStatus.REVIEW, **address.place))
+    return render(request, "capabilities/catalogue/imports/import_review_list.html", address.context(page))
+
+
+def with_badges(page: Page[ToolImport]) -> Page[ToolImport]:
+    for each in page.rows:
+        each.badge = IMPORT_BADGES[ImportStatus(each.status)]  # type: ignore[attr-defined]
+    return page
 
 
 @require_http_methods(["GET", "POST"])
@@ -94,7 +110,9 @@ def import_create(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
     categories = categories_of(member)
     sent = (request.POST, request.FILES) if request.method == "POST" else ()
-    form = StartForm(*sent, categories=categories, has_all=member.has_right(Right.CATALOGUE))
+    form = StartForm(
+        *sent, initial=request.GET.dict(), categories=categories, has_all=member.has_right(Right.CATALOGUE)
+    )
     if form.is_bound and form.is_valid():
         data = form.cleaned_data
         try:

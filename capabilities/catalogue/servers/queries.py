@@ -24,6 +24,7 @@ from capabilities.models import (
     ToolVersion,
     VersionStatus,
 )
+from toolhub.tenants.menu import notice
 from toolhub.tenants.models import Membership, Organisation, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
@@ -145,44 +146,39 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
     return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
 
 
-#: Attribute in which the member of a request holds the counts of the menu between its entries: they are read together.
+#: Attribute in which the member of a request holds the counts of the menu: they are read together, with its first one.
 _COUNTS = "_catalogue_counts"
 
 
-def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
-    """Count tools of servers kept back, imports of servers waiting, and tools that providers refuse. One query."""
-    own = {"organisation": OuterRef("pk")}
-    kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
-    imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, server__isnull=False, **own)
-    refused = Tool.objects.filter(Exists(in_force().filter(tool=OuterRef("pk"))), **own)
-    counted = (_count(each, "organisation") for each in (kept_back, imports, refused))
-    counts: tuple[int, int, int] = Organisation.objects.filter(pk=member.organisation_id).values_list(*counted).get()
-    return counts
-
-
-def refused_tools_notice(member: Membership) -> tuple[int, str]:
-    """Return the number of tools that a model's provider refuses, and a sentence that says so; for those who look after
-    the catalogue. One query, none for others."""
+def _catalogue_counts(member: Membership, number: int) -> int:
+    """Return one of three counts: imports to review, tools of servers that are kept back, and tools that providers
+    refuse; 0 for who does not look after the catalogue. One query for the three, with the first."""
     if not member.reach(Right.CATALOGUE):
-        return 0, ""
-    *_, count = vars(member)[_COUNTS] = _catalogue_counts(member)
-    if not count:
-        return 0, ""
-    return count, f"{count:,} tool{' is' if count == 1 else 's are'} refused by a model’s provider"
+        return 0
+    if number and _COUNTS in vars(member):
+        return int(vars(member)[_COUNTS][number])
+    own = {"organisation": OuterRef("pk")}
+    imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, **own)
+    kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
+    refused = Tool.objects.filter(Exists(in_force().filter(tool=OuterRef("pk"))), **own)
+    counted = (_count(each, "organisation") for each in (imports, kept_back, refused))
+    counts = Organisation.objects.filter(pk=member.organisation_id).values_list(*counted).get()
+    vars(member)[_COUNTS] = counts
+    return int(counts[number])
+
+
+def imports_notice(member: Membership) -> tuple[int, str]:
+    """Return the number of imports to review, and a sentence that says so."""
+    return notice(_catalogue_counts(member, 0), "import waits for review", "imports wait for review")
 
 
 def servers_notice(member: Membership) -> tuple[int, str]:
-    """Return the number of tools of servers that are kept back until somebody decides and of imports of servers that
-    wait for review, and a sentence that says so; for those who see servers. One query, none for others, and none behind
-    `refused_tools_notice`."""
-    if not member.reach(Right.CATALOGUE):
-        return 0, ""
-    tools, reviews, _ = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)
-    parts = []
-    if tools:
-        parts.append(
-            f"{tools:,} tool{' is' if tools == 1 else 's are'} kept back until somebody decides about a change"
-        )
-    if reviews:
-        parts.append(f"{reviews:,} import{' of a server waits' if reviews == 1 else 's of servers wait'} for review")
-    return tools + reviews, " and ".join(parts)
+    """Return the number of tools of servers that are kept back until somebody decides, and a sentence that says so."""
+    end = "kept back until somebody decides about a change"
+    return notice(_catalogue_counts(member, 1), f"tool is {end}", f"tools are {end}")
+
+
+def refused_tools_notice(member: Membership) -> tuple[int, str]:
+    """Return the number of tools that a model's provider refuses, and a sentence that says so."""
+    end = "refused by a model’s provider"
+    return notice(_catalogue_counts(member, 2), f"tool is {end}", f"tools are {end}")

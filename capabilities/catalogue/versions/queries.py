@@ -17,6 +17,7 @@ from capabilities.common.visible import marked
 from capabilities.contract.context import ToolError
 from capabilities.contract.versions import DiffLine, Piece, SchemaChange, is_breaking
 from capabilities.models import HelperVersion, Tool, ToolVersion, VersionStatus
+from toolhub.tenants.menu import notice
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
@@ -113,14 +114,15 @@ def modules_waiting_for(member: Membership) -> QuerySet[HelperVersion]:
     return waiting if may_decide(member, EVERY_CATEGORY) else waiting.none()
 
 
-def count_waiting_for(member: Membership) -> int:
-    """Count the versions of tools and of modules that wait for this member, up to one more than COUNTED. One query, one
-    more for a delegated right, none without the right."""
+def versions_notice(member: Membership) -> tuple[int, str]:
+    """Count the versions of tools and of modules that wait for this member, with a sentence that says it; 0 and "" for
+    nothing. One query, one more for a delegated right, none without the right."""
     if not member.reach(Right.APPROVE_CODE):
-        return 0
+        return 0, ""
     tools = waiting_for(member).order_by().values("pk")
     modules = modules_waiting_for(member).order_by().values("pk")
-    return tools.union(modules, all=True)[: COUNTED + 1].count()
+    count = tools.union(modules, all=True)[: COUNTED + 1].count()
+    return notice(count, "version waits for your approval", "versions wait for your approval", at_most=COUNTED)
 
 
 # -- What differs ------------------------------------------------------------------------------------------------------

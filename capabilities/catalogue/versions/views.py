@@ -268,8 +268,6 @@ def approval_versions(request: MemberRequest, org: str) -> HttpResponse:
         **address.context(page),
         "modules": modules[:WAITING_SHOWN],
         "more_modules": len(modules) > WAITING_SHOWN,
-        "tab": "versions",
-        "sees_rules": bool(member.reach(Right.POLICIES)),
         "may_switch_agents": member.has_right(Right.APPROVE_CODE),
     }
     return render(request, "capabilities/catalogue/approval_versions.html", context)

@@ -8,10 +8,10 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
-from capabilities.catalogue.versions.queries import count_waiting_for as versions_waiting_for
 from sessions.access import own_session
 from sessions.asking.approvals.answering import answerable_by
 from sessions.models import Approval, ApprovalStatus, ChatSession, Consent, Turn
+from toolhub.tenants.menu import notice
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 
@@ -63,13 +63,9 @@ def count_waiting_for(member: Membership) -> int:
 
 
 def approvals_notice(member: Membership) -> tuple[int, str]:
-    """Count the calls, questions and versions of tools that wait for this member, with a sentence that says it; 0 and
-    "" for nothing. One query, one more for a delegated right, and one for who approves code."""
-    count = min(count_waiting_for(member) + versions_waiting_for(member), COUNTED + 1)
-    if not count:
-        return 0, ""
-    shown = f"More than {COUNTED}" if count > COUNTED else str(count)
-    return count, f"{shown} {'approval waits' if count == 1 else 'approvals wait'} for you"
+    """Count the calls and questions that wait for this member, with a sentence that says it; 0 and "" for nothing. One
+    query, one more for a delegated right."""
+    return notice(count_waiting_for(member), "approval waits for you", "approvals wait for you", at_most=COUNTED)
 
 
 # -- What was asked ----------------------------------------------------------------------------------------------------

@@ -55,8 +55,6 @@ def approval_list(request: MemberRequest, org: str) -> HttpResponse:
         "waiting": len(waiting.rows),
         "has_more": bool(waiting.after),
         "statuses": ApprovalsAddress.base_fields["status"].choices,  # type: ignore[attr-defined]
-        "tab": "queue",
-        "sees_rules": bool(member.reach(Right.POLICIES)),
     }
     return render(request, "sessions/asking/approvals/approval_list.html", context)
 
@@ -166,8 +164,6 @@ def approval_consents(request: MemberRequest, org: str) -> HttpResponse:
     context = {
         **address.context(consents_page(member, **address.place)),
         "sees_others": bool(member.reach(Right.APPROVALS)),
-        "tab": "consents",
-        "sees_rules": bool(member.reach(Right.POLICIES)),
     }
     return render(request, "sessions/asking/approvals/consent_list.html", context)
 

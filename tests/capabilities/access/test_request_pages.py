@@ -313,7 +313,8 @@ def test_waiting_requests_are_counted_in_the_menu_and_told_on_home(
 
     assert "waiting for you" not in quiet
     assert "2 requests for access are waiting for you." in page_of(as_alice, ACME)
-    assert "Requests 2 waiting" in page_of(as_alice, f"{ACME}tools/")
+    assert "Inbox 2 waiting" in page_of(as_alice, f"{ACME}tools/")
+    assert "Access requests 2 waiting" in page_of(as_alice, f"{ACME}access-requests/")
     assert "waiting" not in page_of(as_bob, f"{ACME}tools/").partition("Explain")[0]
     assert "waiting for you" not in page_of(as_bob, ACME)
 

@@ -122,12 +122,12 @@ def test_bob_needs_the_right_policies(client: Client, bob: Membership) -> None:
     client.force_login(bob.user)
     assert client.get(RULES).status_code == 403
     assert client.post(f"{RULES}new/", form()).status_code == 403
-    assert b"/approval-rules/" not in client.get("/o/acme/approvals/").content
+    assert b"/approval-rules/" not in client.get("/o/acme/policies/").content
 
     delegate(bob, Right.POLICIES)
 
     assert client.get(RULES).status_code == 200
-    assert b"/approval-rules/" in client.get("/o/acme/approvals/").content
+    assert b"/approval-rules/" in client.get("/o/acme/policies/").content
 
 
 def test_the_list_costs_the_same_with_one_and_with_three(as_alice: Client, alice: Membership) -> None:

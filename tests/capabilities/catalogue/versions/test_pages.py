@@ -92,12 +92,12 @@ def test_another_persons_version_is_approved_on_its_page(double: Tool, alice: Me
     client = signed_in(alice)
     page = text(client.get("/o/acme/approval-versions/"))
     assert "<code>double</code> version 2" in page
-    assert "1 approval waits for you" in page
+    assert "1 version waits for your approval" in page
 
     done = client.post("/o/acme/tools/double/versions/2/decide/", {"decision": "approve"}, follow=True)
 
     assert "Version 2 of double is in force, from the next call on." in text(done)
-    assert "approval waits" not in text(done)
+    assert "waits for your approval" not in text(done)
     double.refresh_from_db()
     assert double.current_version is not None
     assert double.current_version.number == 2

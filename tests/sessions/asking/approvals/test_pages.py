@@ -475,15 +475,18 @@ def test_a_page_costs_the_same_with_one_and_with_three(as_bob: Client, session: 
 def test_an_answer_changes_the_counts_of_the_open_page(as_bob: Client, session: ChatSession) -> None:
     first, _ = asked(session, calls=2)
 
-    page = as_bob.post(address_of(first, "deny"), headers=HTMX).content.decode()
+    here = HTMX | {"HX-Current-URL": "http://testserver/o/acme/approvals/"}
+    page = as_bob.post(address_of(first, "deny"), headers=here).content.decode()
 
     swapped = dict(
-        re.findall(r'<span id="(waiting[a-z-]*)"[^>]*hx-swap-oob="true">(.*?)(?=<span id=|\Z)', page, re.DOTALL)
+        re.findall(r'<span id="(waiting[a-z_-]*)"[^>]*hx-swap-oob="true">(.*?)(?=<span id=|\Z)', page, re.DOTALL)
     )
-    assert set(swapped) == {"waiting", "waiting-approval", "waiting-request"}
+    inbox = {"waiting-in-inbox", "waiting-approval_list", "waiting-request_list"}
+    assert set(swapped) == {"waiting", "waiting-in-tools", *inbox}
     assert "1 approval waits for you" in swapped["waiting"]
-    assert "1 approval waits for you" in swapped["waiting-approval"]
-    assert "side-count" not in swapped["waiting-request"]
+    assert "1 approval waits for you" in swapped["waiting-in-inbox"]
+    assert "1 approval waits for you" in swapped["waiting-approval_list"]
+    assert "side-count" not in swapped["waiting-request_list"]
 
 
 # -- The badge ---------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def test_a_module_is_checked_written_approved_used_and_followed_by_a_newer_one(
     other.force_login(dora.user)
     waits = text(other.get("/o/acme/approval-versions/"))
     assert "<code>prices</code> version 1" in waits
-    assert "1 approval waits for you" in waits
+    assert "1 version waits for your approval" in waits
     approved = other.post("/o/acme/python-modules/prices/versions/1/decide/", {"decision": "approve"}, follow=True)
     assert "Version 1 of prices is in force." in text(approved)
     tool = make_user(alice, "bill", 1)

@@ -25,7 +25,7 @@ from capabilities.catalogue.python_tools.helper_modules.writes import (
     update_module,
 )
 from capabilities.catalogue.tools.writes import Definition, Origin, create_tool, update_tool
-from capabilities.catalogue.versions.queries import count_waiting_for
+from capabilities.catalogue.versions.queries import versions_notice
 from capabilities.catalogue.versions.writes import decide_version, reason_line, retire, roll_back
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import ChangeForbidden
@@ -265,10 +265,10 @@ def test_bob_writes_with_the_whole_right_alone_and_approves_with_the_whole_right
         with pytest.raises(PermissionDenied):
             act()
     assert statuses() == [A, P]
-    assert count_waiting_for(bob) == 0
+    assert versions_notice(bob)[0] == 0
 
     bob = give(bob, Right.APPROVE_CODE)
-    assert count_waiting_for(bob) == 1
+    assert versions_notice(bob)[0] == 1
     decide_module(newer, approve=True, actor=bob)
     assert statuses() == [X, A]
     with pytest.raises(PermissionDenied):
@@ -314,7 +314,7 @@ def test_what_waits_is_counted_with_the_versions_of_tools(alice: Membership, dor
     write(alice)
     make_tool_with(alice, prices=1)
 
-    assert count_waiting_for(dora) == 2
+    assert versions_notice(dora)[0] == 2
 
 
 # -- Tools keep what they were approved with ---------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def test_charlie_reaches_nothing_of_acme(in_force: HelperModule, alice: Membersh
         assert imported_modules("x", "import prices") == {}
         theirs = create_module("prices", "", check_module("prices", "A = 1", charlie.organisation_id), actor=charlie)
         assert theirs.module_id != in_force.pk
-        assert count_waiting_for(charlie) == 1
+        assert versions_notice(charlie)[0] == 1
         for act in (
             lambda: decide_module(HelperVersion(pk=in_force.current_version_id), approve=True, actor=charlie),
             lambda: retire_module(HelperModule(pk=in_force.pk), actor=charlie),

@@ -1,0 +1,242 @@
+"""The menu: eight entries, each with its pages as tabs, and what waits for the member on each page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest
+from django.urls import Resolver404, resolve, reverse
+
+from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.provided import ProvidedByKey
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the menu.
+
+    `views` are the first words of the names of the views that belong to it, "tool" for `tool_list` and `tool_detail`;
+    the longest one counts. `right` is what its page asks for, `unless` the right of those for whom it stands elsewhere.
+    """
+
+    title: str
+    view: str
+    views: tuple[str, ...]
+    right: Right | None = None
+    unless: Right | None = None
+    #: True where a new group of tabs begins.
+    opens_group: bool = False
+
+
+#: Title, icon, pages. A member sees the pages that would let them in, and the entries that have one.
+MENU: tuple[tuple[str, str, tuple[Page, ...]], ...] = (
+    ("Home", "house", (Page("Home", "organisation_home", ("organisation_home", "first_steps")),)),
+    (
+        "Chat",
+        "chat-left-text",
+        (
+            Page("Sessions", "session_list", ("session", "turn", "step")),
+            Page("Schedules", "schedule_list", ("schedule",)),
+            Page("Your data", "data_overview", ("data",)),
+        ),
+    ),
+    (
+        "Inbox",
+        "inbox",
+        (
+            Page("Approvals", "approval_list", ("approval",)),
+            Page("Tool versions", "approval_versions", ("approval_versions",), Right.APPROVE_CODE),
+            Page("Access requests", "request_list", ("request",)),
+            Page("Imports to review", "import_review_list", ("import_review_list",), Right.CATALOGUE),
+            Page("Remembered approvals", "approval_consents", ("approval_consents", "approval_consent")),
+        ),
+    ),
+    (
+        "Tools",
+        "tools",
+        (
+            Page("All tools", "tool_list", ("tool", "tools", "http_tool")),
+            Page("Categories", "category_list", ("category",)),
+            Page("Keywords", "keyword_list", ("keyword",), Right.CATALOGUE),
+            Page("Toolkits", "toolkit_list", ("toolkit",)),
+            Page("Published", "publication_list", ("publication",), Right.CATALOGUE),
+            Page("Why?", "explain", ("explain",), unless=Right.ROLES),
+            Page("MCP servers", "server_list", ("server",), Right.CATALOGUE, opens_group=True),
+            Page("Imports", "import_list", ("import",), Right.CATALOGUE),
+            Page("Files", "tool_file_list", ("tool_file",), Right.CATALOGUE),
+            Page("Credentials", "credential_list", ("credential",), Right.CATALOGUE),
+            Page("Services", "service_list", ("service",), Right.CATALOGUE),
+            Page("Modules", "module_list", ("module",), Right.CATALOGUE),
+        ),
+    ),
+    (
+        "Agents",
+        "robot",
+        (
+            Page("Agents", "agent_list", ("agent",)),
+            Page("Models", "provider_list", ("provider", "model"), Right.PROVIDERS),
+            Page("Prices", "price_list", ("price",), Right.BUDGETS),
+            Page("Connect a client", "connect", ("connect",)),
+        ),
+    ),
+    (
+        "People",
+        "people",
+        (
+            Page("Members", "member_list", ("member",), Right.MEMBERS),
+            Page("Roles", "role_list", ("role",), Right.ROLES),
+            Page("Matrix", "role_matrix", ("role_matrix",), Right.ROLES),
+            Page("Grants", "grant_list", ("grant",), Right.ROLES),
+            Page("Why?", "explain", ("explain",), Right.ROLES),
+        ),
+    ),
+    (
+        "Rules",
+        "sliders",
+        (
+            Page("Policies", "policy_list", ("policy",), Right.POLICIES),
+            Page("Approval rules", "approval_rules", ("approval_rule", "approval_rules"), Right.POLICIES),
+            Page("Hooks", "hook_list", ("hook",), Right.HOOKS),
+            Page("Runtime settings", "runtime_list", ("runtime",), Right.POLICIES),
+            Page("Budgets", "budget_list", ("budget",), Right.BUDGETS),
+        ),
+    ),
+    (
+        "Insights",
+        "bar-chart-line",
+        (
+            Page("Usage", "usage", ("usage",)),
+            Page("Unused tools", "usage_unused", ("usage_unused",), Right.SESSIONS),
+            Page("Your budgets", "budget_mine", ("budget_mine",)),
+            Page("Audit", "audit_list", ("audit",), Right.AUDIT),
+        ),
+    ),
+)
+
+#: Pages as high as the window, which show no tabs.
+WHOLE_WINDOW = frozenset({"session_detail"})
+
+#: Counts what waits for a member on a page, and says it in a sentence. At most one query.
+Waiting = Callable[[Membership], tuple[int, str]]
+#: By the view of the page that shows it.
+waiting_counts: ProvidedByKey[Waiting] = ProvidedByKey("counts of what waits")
+
+
+def notice(count: int, one: str, many: str, *, at_most: int = 0) -> tuple[int, str]:
+    """Return the count and a sentence that says it, "" for nothing. Behind `at_most`, where it is given, nothing was
+    counted: "More than 99 approvals wait"."""
+    if not count:
+        return 0, ""
+    shown = f"More than {at_most:,}" if at_most and count > at_most else f"{count:,}"
+    return count, f"{shown} {one if count == 1 else many}"
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A page of an entry, for one member."""
+
+    title: str
+    url: str
+    is_current: bool
+    opens_group: bool
+    #: Number of things that wait for the member there, and the sentence that says so; 0 and "" for nothing.
+    waiting: int
+    note: str
+    #: The id that the count has in a page; empty where nothing can wait.
+    count_id: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the menu, for one member. `url` is its first page's."""
+
+    title: str
+    icon: str
+    url: str
+    is_current: bool
+    pages: tuple[Tab, ...]
+    #: Sum of what waits on its pages, the sentences that say so, and the id of the count in a page, or "".
+    waiting: int
+    note: str
+    count_id: str
+
+
+@dataclass(frozen=True)
+class Menu:
+    """Entries in their order, with `tabs` and `title` of the one that is open: none where it has one page."""
+
+    entries: tuple[Entry, ...]
+    tabs: tuple[Tab, ...]
+    title: str
+
+    @property
+    def waiting(self) -> list[tuple[Entry, Tab]]:
+        """Pages on which something waits, each with its entry."""
+        return [(entry, page) for entry in self.entries for page in entry.pages if page.waiting]
+
+    @property
+    def waiting_in_all(self) -> int:
+        return sum(entry.waiting for entry in self.entries)
+
+
+def menu_for(member: Membership, request: HttpRequest) -> Menu:
+    """Return the menu of this member. At most one query, and one for each kind of thing that may wait."""
+    here = view_shown(request)
+    current = page_of(here)
+    entries = tuple(_entries(member, current))
+    opened = next((entry for entry in entries if entry.is_current), None)
+    if opened is None or len(opened.pages) < 2 or here in WHOLE_WINDOW:
+        return Menu(entries, (), "")
+    return Menu(entries, opened.pages, opened.title)
+
+
+def page_of(view: str) -> str:
+    """Return the view of the menu's page to which a view belongs, or ""."""
+    words = [(len(word), page.view) for page in all_pages() for word in page.views if f"{view}_".startswith(f"{word}_")]
+    return max(words, default=(0, ""))[1]
+
+
+def all_pages() -> Iterable[Page]:
+    return (page for _, _, pages in MENU for page in pages)
+
+
+def view_shown(request: HttpRequest) -> str:
+    """Return the name of the view whose page is open in the browser: for an htmx request the one that it came from."""
+    if getattr(request, "htmx", False):
+        try:
+            return resolve(urlsplit(cast(str, request.htmx.current_url or "")).path).url_name or ""  # type: ignore[attr-defined]
+        except (Resolver404, ValueError):
+            return ""
+    return getattr(request.resolver_match, "url_name", None) or ""
+
+
+def _entries(member: Membership, current: str) -> Iterable[Entry]:
+    for title, icon, pages in MENU:
+        tabs = tuple(_tab(member, page, current) for page in pages if _is_for(member, page))
+        if tabs:
+            yield Entry(
+                title,
+                icon,
+                tabs[0].url,
+                any(tab.is_current for tab in tabs),
+                tabs,
+                sum(tab.waiting for tab in tabs),
+                "; ".join(tab.note for tab in tabs if tab.note),
+                f"waiting-in-{title.lower()}" if any(tab.count_id for tab in tabs) else "",
+            )
+
+
+def _is_for(member: Membership, page: Page) -> bool:
+    if page.unless is not None and member.reach(page.unless):
+        return False
+    return page.right is None or bool(member.reach(page.right))
+
+
+def _tab(member: Membership, page: Page, current: str) -> Tab:
+    count, note = waiting_counts[page.view](member) if page.view in waiting_counts else (0, "")
+    count_id = f"waiting-{page.view}" if page.view in waiting_counts else ""
+    url = reverse(page.view, args=[member.organisation.slug])
+    return Tab(page.title, url, page.view == current, page.opens_group, count, note, count_id)
