@@ -5,6 +5,9 @@
   const kept = window.toolhubKept;
   document.documentElement.classList.add("has-script");
 
+  // The strip of tabs shows the one that is open, where it is longer than the window is wide.
+  $(".page-tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // -- Theme, keys ----------------------------------------------------------------------------------------------
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-theme-toggle]")) window.toolhubTheme.toggle();

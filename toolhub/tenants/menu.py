@@ -15,7 +15,7 @@ from toolhub.tenants.provided import ProvidedByKey
 
 
 @dataclass(frozen=True)
-class Page:
+class MenuPage:
     """A page of the menu.
 
     `views` are the first words of the names of the views that belong to it, "tool" for `tool_list` and `tool_detail`;
@@ -32,86 +32,86 @@ class Page:
 
 
 #: Title, icon, pages. A member sees the pages that would let them in, and the entries that have one.
-MENU: tuple[tuple[str, str, tuple[Page, ...]], ...] = (
-    ("Home", "house", (Page("Home", "organisation_home", ("organisation_home", "first_steps")),)),
+MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
+    ("Home", "house", (MenuPage("Home", "organisation_home", ("organisation_home", "first_steps")),)),
     (
         "Chat",
         "chat-left-text",
         (
-            Page("Sessions", "session_list", ("session", "turn", "step")),
-            Page("Schedules", "schedule_list", ("schedule",)),
-            Page("Your data", "data_overview", ("data",)),
+            MenuPage("Sessions", "session_list", ("session", "turn", "step")),
+            MenuPage("Schedules", "schedule_list", ("schedule",)),
+            MenuPage("Your data", "data_overview", ("data",)),
         ),
     ),
     (
         "Inbox",
         "inbox",
         (
-            Page("Approvals", "approval_list", ("approval",)),
-            Page("Tool versions", "approval_versions", ("approval_versions",), Right.APPROVE_CODE),
-            Page("Access requests", "request_list", ("request",)),
-            Page("Imports to review", "import_review_list", ("import_review_list",), Right.CATALOGUE),
-            Page("Remembered approvals", "approval_consents", ("approval_consents", "approval_consent")),
+            MenuPage("Approvals", "approval_list", ("approval",)),
+            MenuPage("Tool versions", "approval_versions", ("approval_versions",), Right.APPROVE_CODE),
+            MenuPage("Access requests", "request_list", ("request",)),
+            MenuPage("Imports to review", "import_review_list", ("import_review_list",), Right.CATALOGUE),
+            MenuPage("Remembered approvals", "approval_consents", ("approval_consents", "approval_consent")),
         ),
     ),
     (
         "Tools",
         "tools",
         (
-            Page("All tools", "tool_list", ("tool", "tools", "http_tool")),
-            Page("Categories", "category_list", ("category",)),
-            Page("Keywords", "keyword_list", ("keyword",), Right.CATALOGUE),
-            Page("Toolkits", "toolkit_list", ("toolkit",)),
-            Page("Published", "publication_list", ("publication",), Right.CATALOGUE),
-            Page("Why?", "explain", ("explain",), unless=Right.ROLES),
-            Page("MCP servers", "server_list", ("server",), Right.CATALOGUE, opens_group=True),
-            Page("Imports", "import_list", ("import",), Right.CATALOGUE),
-            Page("Files", "tool_file_list", ("tool_file",), Right.CATALOGUE),
-            Page("Credentials", "credential_list", ("credential",), Right.CATALOGUE),
-            Page("Services", "service_list", ("service",), Right.CATALOGUE),
-            Page("Modules", "module_list", ("module",), Right.CATALOGUE),
+            MenuPage("All tools", "tool_list", ("tool", "tools", "http_tool")),
+            MenuPage("Categories", "category_list", ("category",)),
+            MenuPage("Keywords", "keyword_list", ("keyword",), Right.CATALOGUE),
+            MenuPage("Toolkits", "toolkit_list", ("toolkit",)),
+            MenuPage("Published", "publication_list", ("publication",), Right.CATALOGUE),
+            MenuPage("Why?", "explain", ("explain",), unless=Right.ROLES),
+            MenuPage("MCP servers", "server_list", ("server",), Right.CATALOGUE, opens_group=True),
+            MenuPage("Imports", "import_list", ("import",), Right.CATALOGUE),
+            MenuPage("Files", "tool_file_list", ("tool_file",), Right.CATALOGUE),
+            MenuPage("Credentials", "credential_list", ("credential",), Right.CATALOGUE),
+            MenuPage("Services", "service_list", ("service",), Right.CATALOGUE),
+            MenuPage("Modules", "module_list", ("module",), Right.CATALOGUE),
         ),
     ),
     (
         "Agents",
         "robot",
         (
-            Page("Agents", "agent_list", ("agent",)),
-            Page("Models", "provider_list", ("provider", "model"), Right.PROVIDERS),
-            Page("Prices", "price_list", ("price",), Right.BUDGETS),
-            Page("Connect a client", "connect", ("connect",)),
+            MenuPage("Agents", "agent_list", ("agent",)),
+            MenuPage("Models", "provider_list", ("provider", "model"), Right.PROVIDERS),
+            MenuPage("Prices", "price_list", ("price",), Right.BUDGETS),
+            MenuPage("Connect a client", "connect", ("connect",)),
         ),
     ),
     (
         "People",
         "people",
         (
-            Page("Members", "member_list", ("member",), Right.MEMBERS),
-            Page("Roles", "role_list", ("role",), Right.ROLES),
-            Page("Matrix", "role_matrix", ("role_matrix",), Right.ROLES),
-            Page("Grants", "grant_list", ("grant",), Right.ROLES),
-            Page("Why?", "explain", ("explain",), Right.ROLES),
+            MenuPage("Members", "member_list", ("member",), Right.MEMBERS),
+            MenuPage("Roles", "role_list", ("role",), Right.ROLES),
+            MenuPage("Matrix", "role_matrix", ("role_matrix",), Right.ROLES),
+            MenuPage("Grants", "grant_list", ("grant",), Right.ROLES),
+            MenuPage("Why?", "explain", ("explain",), Right.ROLES),
         ),
     ),
     (
         "Rules",
         "sliders",
         (
-            Page("Policies", "policy_list", ("policy",), Right.POLICIES),
-            Page("Approval rules", "approval_rules", ("approval_rule", "approval_rules"), Right.POLICIES),
-            Page("Hooks", "hook_list", ("hook",), Right.HOOKS),
-            Page("Runtime settings", "runtime_list", ("runtime",), Right.POLICIES),
-            Page("Budgets", "budget_list", ("budget",), Right.BUDGETS),
+            MenuPage("Policies", "policy_list", ("policy",), Right.POLICIES),
+            MenuPage("Approval rules", "approval_rules", ("approval_rule", "approval_rules"), Right.POLICIES),
+            MenuPage("Hooks", "hook_list", ("hook",), Right.HOOKS),
+            MenuPage("Runtime settings", "runtime_list", ("runtime",), Right.POLICIES),
+            MenuPage("Budgets", "budget_list", ("budget",), Right.BUDGETS),
         ),
     ),
     (
         "Insights",
         "bar-chart-line",
         (
-            Page("Usage", "usage", ("usage",)),
-            Page("Unused tools", "usage_unused", ("usage_unused",), Right.SESSIONS),
-            Page("Your budgets", "budget_mine", ("budget_mine",)),
-            Page("Audit", "audit_list", ("audit",), Right.AUDIT),
+            MenuPage("Usage", "usage", ("usage",)),
+            MenuPage("Unused tools", "usage_unused", ("usage_unused",), Right.SESSIONS),
+            MenuPage("Your budgets", "budget_mine", ("budget_mine",)),
+            MenuPage("Audit", "audit_list", ("audit",), Right.AUDIT),
         ),
     ),
 )
@@ -199,7 +199,7 @@ def page_of(view: str) -> str:
     return max(words, default=(0, ""))[1]
 
 
-def all_pages() -> Iterable[Page]:
+def all_pages() -> Iterable[MenuPage]:
     return (page for _, _, pages in MENU for page in pages)
 
 
@@ -229,13 +229,13 @@ def _entries(member: Membership, current: str) -> Iterable[Entry]:
             )
 
 
-def _is_for(member: Membership, page: Page) -> bool:
+def _is_for(member: Membership, page: MenuPage) -> bool:
     if page.unless is not None and member.reach(page.unless):
         return False
     return page.right is None or bool(member.reach(page.right))
 
 
-def _tab(member: Membership, page: Page, current: str) -> Tab:
+def _tab(member: Membership, page: MenuPage, current: str) -> Tab:
     count, note = waiting_counts[page.view](member) if page.view in waiting_counts else (0, "")
     count_id = f"waiting-{page.view}" if page.view in waiting_counts else ""
     url = reverse(page.view, args=[member.organisation.slug])
