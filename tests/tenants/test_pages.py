@@ -7,11 +7,12 @@ from importlib import import_module
 import pytest
 from django.template.loader import render_to_string
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from tests.cast import make_member, make_organisation
 from toolhub.tenants.audit.queries import changes
-from toolhub.tenants.menu import page_of
+from toolhub.tenants.menu import all_pages, page_of
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.rows.scope import organisation_scope
 from toolhub.tenants.templatetags.look import ago, kind_words
@@ -170,6 +171,23 @@ def test_each_page_of_the_menu_opens_and_is_marked_in_the_menu_and_among_its_tab
             assert answer.status_code == 200
             assert re.findall(r'href="([^"]+)"\s+aria-current="page"', frame) == [url]
             assert marked == ([address] if strip else [])
+
+
+@pytest.mark.parametrize("right", sorted({page.right for page in all_pages() if page.right}))
+def test_a_member_with_one_right_gets_into_each_page_that_the_menu_offers_for_it(
+    client: Client, bob: Membership, right: Right
+) -> None:
+    with organisation_scope(bob.organisation):
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=right)
+    client.force_login(bob.user)
+
+    answers = {
+        page.view: client.get(reverse(page.view, args=["acme"])).status_code
+        for page in all_pages()
+        if page.right == right
+    }
+
+    assert answers == dict.fromkeys(answers, 200)
 
 
 def test_each_page_of_an_organisation_belongs_to_a_page_of_the_menu_or_to_the_account() -> None:

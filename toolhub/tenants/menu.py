@@ -109,7 +109,7 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
         "bar-chart-line",
         (
             MenuPage("Usage", "usage", ("usage",)),
-            MenuPage("Unused tools", "usage_unused", ("usage_unused",), Right.SESSIONS),
+            MenuPage("Unused tools", "usage_unused", ("usage_unused",), Right.BUDGETS),
             MenuPage("Your budgets", "budget_mine", ("budget_mine",)),
             MenuPage("Audit", "audit_list", ("audit",), Right.AUDIT),
         ),
