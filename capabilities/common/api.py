@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from copy import deepcopy
+from functools import cache, partial
 from typing import Any, cast
 
+from django.db.models import Field
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.exceptions import PermissionDenied as Forbidden
@@ -46,3 +48,36 @@ class SlugField(serializers.CharField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=63, validators=[slug_validator], **kwargs)
+
+
+# No docstrings below: the OpenAPI document would describe the bodies of all rooms by them.
+
+
+class _Columns(serializers.ModelSerializer[Any]):
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return deepcopy(_fields_of(type(self)))
+
+    def get_validators(self) -> list[Any]:
+        return []  # the write looks for names in use
+
+
+@cache
+def _fields_of(kind: type[_Columns]) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    """Return the fields, made once: the model is the same for each row and request."""
+    return super(_Columns, kind()).get_fields()
+
+
+class ColumnsOut(_Columns):
+    #: Columns of the model, as they are stored, and the fields that the class declares.
+    def build_standard_field(self, field_name: str, model_field: Field[Any, Any]) -> Any:
+        kind, options = super().build_standard_field(field_name, model_field)
+        return kind, {name: options[name] for name in ("choices", "allow_null") if name in options}
+
+
+class ColumnsIn(_Columns):
+    #: Columns of the model, to be set: their bounds, words and defaults; and the fields that the class declares.
+    def build_standard_field(self, field_name: str, model_field: Field[Any, Any]) -> Any:
+        kind, options = super().build_standard_field(field_name, model_field)
+        if options.pop("required", True) is False:
+            options["default"] = model_field.get_default()
+        return kind, {name: value for name, value in options.items() if name != "label"}

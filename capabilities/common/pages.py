@@ -16,13 +16,13 @@ from toolhub.tenants.access import MemberRequest
 from toolhub.tenants.models import Membership
 
 
-def show_refusal(form: forms.Form, error: ChangeRefused) -> None:
+def show_refusal(form: forms.BaseForm, error: ChangeRefused) -> None:
     """Put the refusal beside its field; over the form, where the form has none of that name."""
     name = error.field.removeprefix("values.")
     form.add_error(name if name in form.fields else None, str(error))
 
 
-def ask_secrets_again(form: forms.Form) -> None:
+def ask_secrets_again(form: forms.BaseForm) -> None:
     """Say beside each secret that was typed into a form with errors that it is not in the page that is shown again."""
     if not form.is_bound or not form.errors:
         return
@@ -31,7 +31,7 @@ def ask_secrets_again(form: forms.Form) -> None:
             form.add_error(name, "Type it again: a page never shows what was typed here.")
 
 
-def status_of(form: forms.Form) -> int:
+def status_of(form: forms.BaseForm) -> int:
     return 422 if form.errors else 200
 
 

@@ -3,6 +3,8 @@
 from capabilities.models.agents import (
     AUTO,
     DIALECT_SETTINGS,
+    MAX_CONTEXT_WINDOW,
+    MAX_TEMPERATURE,
     Agent,
     AgentRoom,
     AgentScope,
@@ -74,7 +76,9 @@ from capabilities.models.toolkits import AgentToolkit, Toolkit, ToolkitCategory,
 __all__ = [
     "AUTO",
     "DIALECT_SETTINGS",
+    "MAX_CONTEXT_WINDOW",
     "MAX_QUARANTINE",
+    "MAX_TEMPERATURE",
     "OPEN_CONNECTION_TESTS",
     "OPEN_IMPORTS",
     "RELEASED",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
+from capabilities.common.columns import between
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
 from capabilities.models.permissions import Role
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from django.db.models.expressions import Combinable
 
     from capabilities.models.services import ConnectionTest
+
+
+#: Bounds of what is typed in.
+MAX_CONTEXT_WINDOW = 100_000_000
+MAX_TOOL_LIMIT = 100_000
+#: Model calls of one turn.
+MAX_ROUNDS = 25
+MAX_TEMPERATURE = 2.0
 
 
 class Dialect(models.TextChoices):
@@ -34,13 +43,23 @@ DIALECT_SETTINGS = ((AUTO, "Automatic"), *Dialect.choices)
 class CallKnobs(models.Model):
     """Settings that each call of a model carries beside its conversation. Empty: whatever stands behind counts."""
 
-    #: As the vendor names it: none, minimal, low, medium, high, ...
-    reasoning_effort = models.CharField(max_length=20, blank=True, default="")
-    #: Tokens of one reply, what the model thinks included.
-    max_output_tokens = models.PositiveIntegerField(null=True, blank=True)
-    temperature = models.FloatField(null=True, blank=True)
-    #: Whether one reply may hold several tool calls.
-    parallel_tool_calls = models.BooleanField(null=True, blank=True)
+    reasoning_effort = models.CharField(
+        max_length=20,
+        blank=True,
+        default="",
+        help_text="For example low, medium, high; each model has its own.",
+    )
+    max_output_tokens = models.PositiveIntegerField(
+        "most tokens of a reply",
+        null=True,
+        blank=True,
+        validators=between(1, MAX_CONTEXT_WINDOW // 2),
+        help_text="Tokens of one reply, what the model thinks included; half of the context window at most.",
+    )
+    temperature = models.FloatField(null=True, blank=True, validators=between(0, MAX_TEMPERATURE))
+    parallel_tool_calls = models.BooleanField(
+        null=True, blank=True, help_text="Whether one reply may hold several tool calls."
+    )
 
     class Meta:
         abstract = True
@@ -55,15 +74,35 @@ class Provider(PublicModel):
     base_url = models.URLField(max_length=500, blank=True)
     api_key = EncryptedTextField(blank=True, default="")
     #: Tools that one request may carry: 128 at OpenAI.
-    tool_limit = models.PositiveIntegerField(default=128)
-    dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, default=AUTO)
-    #: Whether routing leaves in place what it sent earlier in the session, so that the provider's prompt cache holds.
-    keeps_routed_tools = models.BooleanField(default=False)
-    #: Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), by a person's setting.
-    takes_added_tools = models.BooleanField(default=False)
-    #: Whether it searches tools itself (`tool_search` of Responses), by a person's setting.
-    takes_tool_search = models.BooleanField(default=False)
-    is_enabled = models.BooleanField(default=True)
+    tool_limit = models.PositiveIntegerField(
+        "most tools in one request", default=128, validators=between(0, MAX_TOOL_LIMIT)
+    )
+    dialect = models.CharField(
+        "API that its models are called with",
+        max_length=12,
+        choices=DIALECT_SETTINGS,
+        default=AUTO,
+        help_text="The API that its models are called with; `auto`: as is known of the vendor, and learned.",
+    )
+    keeps_routed_tools = models.BooleanField(
+        "keep the tools of earlier messages in a session, so that the provider’s prompt cache holds",
+        default=False,
+        help_text="Whether the tools that one message of a session needed stay for its later ones, so that the "
+        "provider's prompt cache holds.",
+    )
+    takes_added_tools = models.BooleanField(
+        "takes tools that are added in the middle of a conversation (additional_tools of Responses)",
+        default=False,
+        help_text="Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), which the "
+        "loading mode `native` of agents asks for. OpenAI's own address does, whatever is said here.",
+    )
+    takes_tool_search = models.BooleanField(
+        "searches tools itself (tool_search of Responses)",
+        default=False,
+        help_text="Whether it searches tools itself (`tool_search` of Responses), which the loading mode "
+        "`native_search` of agents asks for. OpenAI's own address does with gpt-5.4 and later, whatever is said here.",
+    )
+    is_enabled = models.BooleanField("switched on", default=True)
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="provider_slug_once"),)
@@ -75,25 +114,33 @@ class Provider(PublicModel):
 class LanguageModel(CallKnobs, PublicModel):
     """One model of a provider, under the name that goes over the wire."""
 
-    provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
+    provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models", editable=False)
     name = models.CharField(max_length=200)
     #: Tokens.
-    context_window = models.PositiveIntegerField(default=128_000)
+    context_window = models.PositiveIntegerField(default=128_000, validators=between(1_000, MAX_CONTEXT_WINDOW))
     #: The model's own number, where it differs from its provider's.
-    tool_limit = models.PositiveIntegerField(null=True, blank=True)
+    tool_limit = models.PositiveIntegerField(
+        "most tools in one request", null=True, blank=True, validators=between(0, MAX_TOOL_LIMIT)
+    )
     #: Model calls a turn may take; it beats an agent's own number, the setting TOOLHUB_MAX_ROUNDS stands behind both.
-    max_rounds = models.PositiveIntegerField(null=True, blank=True)
-    #: Empty: the provider's setting.
-    dialect = models.CharField(max_length=12, choices=DIALECT_SETTINGS, blank=True, default="")
+    max_rounds = models.PositiveIntegerField("most rounds", null=True, blank=True, validators=between(1, MAX_ROUNDS))
+    dialect = models.CharField(
+        "API that it is called with",
+        max_length=12,
+        choices=DIALECT_SETTINGS,
+        blank=True,
+        default="",
+        help_text="Empty: the setting of its provider.",
+    )
     #: Lessons of the provider's refusals, see `capabilities/language_models/providers/lessons.py`.
-    learned = models.JSONField(default=list, blank=True)
+    learned = models.JSONField(default=list, blank=True, editable=False)
     #: The provider's count of an input's tokens for each token that we count, and the calls that it was learned from.
-    token_factor = models.FloatField(default=1.0)
-    token_samples = models.PositiveIntegerField(default=0)
+    token_factor = models.FloatField(default=1.0, editable=False)
+    token_samples = models.PositiveIntegerField(default=0, editable=False)
     #: Whether a `ToolRefusal` says that its provider refused a tool: others cost no query.
-    refuses_tools = models.BooleanField(default=False)
+    refuses_tools = models.BooleanField(default=False, editable=False)
     #: When the provider's list of models was first read without it; None while it is listed, or the list was not read.
-    missing_since = models.DateTimeField(null=True, blank=True)
+    missing_since = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta(PublicModel.Meta):
         constraints = (models.UniqueConstraint(fields=["provider", "name"], name="model_name_once"),)
@@ -151,6 +198,11 @@ class ToolsMode(models.TextChoices):
     ALL = "all", "Every tool of the catalogue"
 
 
+#: Tokens of definitions that routing may fill.
+MIN_ROUTING_TOKENS = 100
+MAX_ROUTING_TOKENS = 100_000
+
+
 class AgentScope(models.TextChoices):
     """Owner of the credentials that an agent's tools may act with."""
 
@@ -201,9 +253,18 @@ class Agent(CallKnobs, PublicModel):
     slug = models.CharField(max_length=63, validators=[slug_validator])
     name = models.CharField(max_length=100)
     description = models.TextField(blank=True)
-    #: One line on what it does, for people and for agents that choose an agent to ask.
-    role = models.CharField(max_length=200, blank=True, default="")
-    offered_to = models.CharField(max_length=16, choices=Offer, default=Offer.EVERYBODY)
+    role = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="One line on what it does, for people and for other agents.",
+    )
+    offered_to = models.CharField(
+        max_length=16,
+        choices=Offer,
+        default=Offer.EVERYBODY,
+        help_text="`roles`: the members of the roles that `rooms` names, and nobody without one. Others do not see it.",
+    )
     #: The roles whose members it is offered to, where it is offered to roles.
     rooms = models.ManyToManyField(Role, through="capabilities.AgentRoom", related_name="+")
     prompt = models.TextField(blank=True)
@@ -212,20 +273,60 @@ class Agent(CallKnobs, PublicModel):
     fallback_model = models.ForeignKey(
         LanguageModel, on_delete=models.PROTECT, related_name="fallback_agents", null=True, blank=True
     )
-    #: Whether it starts with every core category.
-    starts_with_core = models.BooleanField(default=True)
+    starts_with_core = models.BooleanField("starts with the tools of the core categories", default=True)
     tools = models.ManyToManyField(Tool, through="capabilities.AgentTool", related_name="agents")
-    tools_mode = models.CharField(max_length=8, choices=ToolsMode, default=ToolsMode.LISTED)
-    max_rounds = models.PositiveIntegerField(null=True, blank=True)
-    loading_mode = models.CharField(max_length=16, choices=LoadingMode, default=LoadingMode.NEXT_REQUEST)
-    scope = models.CharField(max_length=16, choices=AgentScope, default=AgentScope.ORGANISATION)
-    routing_mode = models.CharField(max_length=16, choices=RoutingMode, default=RoutingMode.OFF)
-    #: Tokens of definitions that routing fills; empty: by the number of tools that there are.
-    routing_tokens = models.PositiveIntegerField(null=True, blank=True)
-    client_approvals = models.CharField(max_length=8, choices=ClientApprovals, default=ClientApprovals.ASK)
+    tools_mode = models.CharField(
+        "tools of its own",
+        max_length=8,
+        choices=ToolsMode,
+        default=ToolsMode.LISTED,
+        help_text="`all`: every tool of the catalogue is its own, those that come later too; `tools` are then sent "
+        "first, in their order.",
+    )
+    loading_mode = models.CharField(
+        "when a load takes effect",
+        max_length=16,
+        choices=LoadingMode,
+        default=LoadingMode.NEXT_REQUEST,
+        help_text="When a load shows in what is sent. `native`: as `same_run`, added to the conversation where the "
+        "provider takes that, so that its prompt cache holds. `native_search`: the same, and the provider itself "
+        "searches what could be loaded, where it does that.",
+    )
+    scope = models.CharField(
+        "credentials",
+        max_length=16,
+        choices=AgentScope,
+        default=AgentScope.ORGANISATION,
+        help_text="`member`: no tool that acts with a credential that the organisation shares.",
+    )
+    routing_mode = models.CharField(
+        "tools that are sent with a message",
+        max_length=16,
+        choices=RoutingMode,
+        default=RoutingMode.OFF,
+        help_text="Which tools a message is sent with: all; those of the categories whose keywords stand in it; or "
+        "those that rank best for its words too. Where sent tools never change (`constant`), all.",
+    )
+    routing_tokens = models.PositiveIntegerField(
+        "tokens of tools for a message",
+        null=True,
+        blank=True,
+        validators=between(MIN_ROUTING_TOKENS, MAX_ROUTING_TOKENS),
+        help_text="Tokens of definitions that ranking fills; null: 1,000, or 2,500 above 300 tools.",
+    )
+    client_approvals = models.CharField(
+        "tools that ask a person, for clients of OpenAI’s API",
+        max_length=8,
+        choices=ClientApprovals,
+        default=ClientApprovals.ASK,
+        help_text="Where a call of a turn through `/v1` must be answered by a person. `ask`: the turn waits, and its "
+        "client gets a sentence with the address. `hide`: tools of which every call asks are left out, and a call that "
+        "asks is refused.",
+    )
+    max_rounds = models.PositiveIntegerField("most rounds", null=True, blank=True, validators=between(1, MAX_ROUNDS))
     #: Tokens that 95 of 100 of its latest replies took at most; empty until enough of them are known.
-    output_p95 = models.PositiveIntegerField(null=True, blank=True)
-    is_enabled = models.BooleanField(default=True)
+    output_p95 = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    is_enabled = models.BooleanField("switched on", default=True)
 
     objects = AgentManager()  # type: ignore[misc]
 

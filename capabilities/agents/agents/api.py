@@ -16,11 +16,8 @@ from rest_framework.views import APIView
 from capabilities.agents.agents.writes import (
     MAX_OWN_TOOLS,
     MAX_PROMPT,
-    MAX_ROLE,
     MAX_ROOMS,
-    MAX_ROUTING_TOKENS,
     MAX_TOOLKITS,
-    MIN_ROUTING_TOKENS,
     AgentContent,
     agent_content,
     create_agent,
@@ -28,33 +25,30 @@ from capabilities.agents.agents.writes import (
     update_agent,
 )
 from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
+from capabilities.common.columns import column, columns_of
 from capabilities.common.dry_run import with_dry_run
 from capabilities.language_models.providers.api import CallsIn, CallsOut
-from capabilities.language_models.providers.writes import MAX_ROUNDS
+from capabilities.language_models.providers.knobs import KNOBS
 from capabilities.models import (
     Agent,
-    AgentScope,
     AgentTool,
     AgentToolkit,
-    ClientApprovals,
     LanguageModel,
-    LoadingMode,
-    Offer,
     Provider,
-    RoutingMode,
-    ToolsMode,
 )
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.rest.api import api_member, checked, paged, unknown
 from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
+_FIRST = (
+    *KNOBS,
+    *("slug", "name", "description", "role", "offered_to", "rooms"),
+    *("model", "provider", "fallback_model", "fallback_provider", "starts_with_core", "tools_mode"),
+)
+_LISTS = ("tools", "deferred_tools", "pinned_tools", "allowed_toolkits", "initial_toolkits")
+
 
 class AgentOut(CallsOut):
-    slug = serializers.CharField()
-    name = serializers.CharField()
-    description = serializers.CharField()
-    role = serializers.CharField(help_text="One line on what it does, for people and for other agents.")
-    offered_to = serializers.ChoiceField(choices=Offer.choices)
     rooms = serializers.SerializerMethodField(help_text="Where it is offered to roles: their short names.")
     model = serializers.CharField(source="model.name")
     provider = serializers.CharField(source="model.provider.slug")
@@ -62,20 +56,18 @@ class AgentOut(CallsOut):
         help_text="Goes on with a turn where the model is overloaded, out of credit or gone. Empty: none."
     )
     fallback_provider = serializers.SerializerMethodField()
-    starts_with_core = serializers.BooleanField()
-    tools_mode = serializers.ChoiceField(choices=ToolsMode.choices)
     tools = serializers.SerializerMethodField(help_text="Its own, in their order, beside the core categories.")
     deferred_tools = serializers.SerializerMethodField(help_text="Of its own, those that are not sent unless loaded.")
     pinned_tools = serializers.SerializerMethodField(help_text="Of its own, those that routing never leaves out.")
     allowed_toolkits = serializers.SerializerMethodField(help_text="What its sessions may load, in their order.")
     initial_toolkits = serializers.SerializerMethodField(help_text="Of the allowed, those that are always loaded.")
+    role = serializers.CharField(help_text=column(Agent, "role").help_text)
     loading_mode = serializers.CharField()
     scope = serializers.CharField()
-    routing_mode = serializers.ChoiceField(choices=RoutingMode.choices)
-    routing_tokens = serializers.IntegerField(allow_null=True)
-    client_approvals = serializers.ChoiceField(choices=ClientApprovals.choices)
-    max_rounds = serializers.IntegerField(allow_null=True)
-    is_enabled = serializers.BooleanField()
+
+    class Meta:
+        model = Agent
+        fields = tuple(name for name in columns_of(Agent, *_FIRST, *_LISTS) if name != "prompt")
 
     def get_fallback_model(self, agent: Agent) -> str:
         return agent.fallback_model.name if agent.fallback_model else ""
@@ -105,25 +97,16 @@ class AgentOut(CallsOut):
 class AgentDetailOut(AgentOut):
     prompt = serializers.SerializerMethodField(help_text="Null without the right `agents`.")
 
+    class Meta(AgentOut.Meta):
+        fields = (*AgentOut.Meta.fields, "prompt")
+
     def get_prompt(self, agent: Agent) -> str | None:
         return agent.prompt if self.context["sees_prompt"] else None
 
 
 class AgentIn(CallsIn):
     slug = SlugField(default="", help_text=MADE_FROM_NAME)
-    name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=2_000, allow_blank=True, default="")
-    role = serializers.CharField(
-        max_length=MAX_ROLE,
-        allow_blank=True,
-        default="",
-        help_text="One line on what it does, for people and for other agents.",
-    )
-    offered_to = serializers.ChoiceField(
-        Offer.choices,
-        default=Offer.EVERYBODY,
-        help_text="`roles`: the members of the roles that `rooms` names, and nobody without one. Others do not see it.",
-    )
     rooms = serializers.ListField(
         child=serializers.CharField(max_length=63),
         max_length=MAX_ROOMS,
@@ -141,13 +124,6 @@ class AgentIn(CallsIn):
         allow_blank=True,
         default="",
         help_text="Goes on with a turn where the model is overloaded, out of credit or gone. Empty: none.",
-    )
-    starts_with_core = serializers.BooleanField(default=True)
-    tools_mode = serializers.ChoiceField(
-        ToolsMode.choices,
-        default=ToolsMode.LISTED,
-        help_text="`all`: every tool of the catalogue is its own, those that come later too; `tools` are then sent "
-        "first, in their order.",
     )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=64),
@@ -179,40 +155,16 @@ class AgentIn(CallsIn):
         default=list,
         help_text="Of the allowed, those that are loaded with the first turn, and stay.",
     )
-    loading_mode = serializers.ChoiceField(
-        LoadingMode.choices,
-        default=LoadingMode.NEXT_REQUEST,
-        help_text="When a load shows in what is sent. `native`: as `same_run`, added to the conversation where the "
-        "provider takes that, so that its prompt cache holds. `native_search`: the same, and the provider itself "
-        "searches what could be loaded, where it does that.",
-    )
-    scope = serializers.ChoiceField(
-        AgentScope.choices,
-        default=AgentScope.ORGANISATION,
-        help_text="`member`: no tool that acts with a credential that the organisation shares.",
-    )
-    routing_mode = serializers.ChoiceField(
-        RoutingMode.choices,
-        default=RoutingMode.OFF,
-        help_text="Which tools a message is sent with: all; those of the categories whose keywords stand in it; or "
-        "those that rank best for its words too. Where sent tools never change (`constant`), all.",
-    )
-    routing_tokens = serializers.IntegerField(
-        min_value=MIN_ROUTING_TOKENS,
-        max_value=MAX_ROUTING_TOKENS,
-        allow_null=True,
-        default=None,
-        help_text="Tokens of definitions that ranking fills; null: 1,000, or 2,500 above 300 tools.",
-    )
-    client_approvals = serializers.ChoiceField(
-        ClientApprovals.choices,
-        default=ClientApprovals.ASK,
-        help_text="Where a call of a turn through `/v1` must be answered by a person. `ask`: the turn waits, and its "
-        "client gets a sentence with the address. `hide`: tools of which every call asks are left out, and a call that "
-        "asks is refused.",
-    )
-    max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
-    is_enabled = serializers.BooleanField(default=True)
+
+    class Meta:
+        model = Agent
+        fields = columns_of(
+            Agent,
+            *KNOBS,
+            *("slug", "name", "description", "role", "offered_to", "rooms", "prompt"),
+            *("provider", "model", "fallback_provider", "fallback_model", "starts_with_core", "tools_mode"),
+            *_LISTS,
+        )
 
 
 def shown_agents(member: Membership) -> QuerySet[Agent]:

@@ -9,12 +9,10 @@ from django.http import QueryDict
 
 from capabilities.agents.agents.queries import PickedTool, PickedToolkit
 from capabilities.agents.agents.writes import (
+    COLUMNS,
     MAX_OWN_TOOLS,
     MAX_PROMPT,
-    MAX_ROLE,
-    MAX_ROUTING_TOKENS,
     MAX_TOOLKITS,
-    MIN_ROUTING_TOKENS,
     AgentContent,
     allowed_toolkits,
     deferred_tools,
@@ -22,13 +20,12 @@ from capabilities.agents.agents.writes import (
     pinned_tools,
     rooms_of,
 )
+from capabilities.common.columns import form_field
 from capabilities.common.names_field import NamesField, ShortNameField, in_places
 from capabilities.common.picker import with_kept
 from capabilities.language_models.providers.forms import CallsForm
-from capabilities.language_models.providers.knobs import KNOBS
 from capabilities.language_models.providers.queries import models_by_name
 from capabilities.language_models.providers.resolve import resolve_model
-from capabilities.language_models.providers.writes import MAX_ROUNDS
 from capabilities.models import (
     Agent,
     AgentScope,
@@ -42,50 +39,70 @@ from capabilities.models import (
 )
 from toolhub.tenants.people.forms import PublicIdField
 
-FIELDS = (
-    "name",
-    "slug",
-    "description",
-    "role",
-    "offered_to",
-    "prompt",
-    "model",
-    "fallback_model",
-    "max_rounds",
-    "starts_with_core",
-    "tools_mode",
-    "loading_mode",
-    "scope",
-    "routing_mode",
-    "routing_tokens",
-    "client_approvals",
-    "is_enabled",
-    *KNOBS,
-)
+CHOICES: dict[str, list[tuple[str, str]]] = {
+    "offered_to": [
+        (Offer.EVERYBODY, "Everybody in the organisation"),
+        (Offer.ROLES, "The members of the roles below: nobody else sees it or talks to it"),
+    ],
+    "tools_mode": [
+        (ToolsMode.LISTED, "Those that are listed below"),
+        (ToolsMode.ALL, "Every tool of the catalogue, also those that are added later"),
+    ],
+    "loading_mode": [
+        (LoadingMode.NEXT_REQUEST, "With the next message: tools do not change during a turn"),
+        (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
+        (
+            LoadingMode.NATIVE,
+            "In the same turn, added to the conversation: OpenAI’s prompt cache holds; other providers: as above",
+        ),
+        (
+            LoadingMode.NATIVE_SEARCH,
+            "Found by the provider’s own search: OpenAI’s models look among what can be loaded; others: as above",
+        ),
+        (
+            LoadingMode.CONSTANT,
+            "Never: the agent searches for tools and calls them by name, so the sent tools never change",
+        ),
+    ],
+    "scope": [
+        (AgentScope.ORGANISATION, "The organisation’s: tools may use shared credentials"),
+        (AgentScope.MEMBER, "Only the member’s own: tools that use shared credentials are not sent"),
+    ],
+    "routing_mode": [
+        (RoutingMode.OFF, "All of them: every message is sent with every tool"),
+        (RoutingMode.KEYWORDS, "Those of the categories whose keywords stand in the message; none where none does"),
+        (RoutingMode.HYBRID, "Those that the message needs, by keywords and by the words of names and descriptions"),
+    ],
+    "client_approvals": [
+        (ClientApprovals.ASK, "Say where to answer: the turn waits, and the client gets a sentence with the address"),
+        (ClientApprovals.HIDE, "Leave these tools out: nobody is asked, and a call that asks all the same is refused"),
+    ],
+}
+
+
+#: Where the page says it in other words than the column.
+HELP = {
+    "role": "One line on what it does, read by people who choose an agent and by agents that ask one another.",
+    "max_rounds": "Most model calls in one turn. The limit of the model takes precedence. Leave blank for the default.",
+    "offered_to": "",
+    "tools_mode": "What a member may use is decided by roles and grants, also for an agent with every tool.",
+    "loading_mode": "",
+    "scope": "",
+    "routing_mode": "What is loaded, and pinned tools, are sent always. What a message does not bring the "
+    "model finds with search_tools, and gets with its next step. Where sent tools never change (above), all "
+    "are sent.",
+    "routing_tokens": "How many tokens of definitions are filled, the best tools first. Leave blank for 1,000, "
+    "and 2,500 where there are more than 300 tools.",
+    "client_approvals": "A program that calls /v1 often has nobody beside it who could approve a call or "
+    "answer a question. Chats in the browser and clients of MCP are not affected.",
+}
 
 
 class AgentForm(CallsForm):
     """Choices are read when the form is made, in the scope of its organisation."""
 
-    name = forms.CharField(max_length=100)
     slug = ShortNameField()
     description = forms.CharField(required=False, max_length=2_000, help_text="Shown to people who choose an agent.")
-    role = forms.CharField(
-        required=False,
-        max_length=MAX_ROLE,
-        widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        help_text="One line on what it does, read by people who choose an agent and by agents that ask one another.",
-    )
-    offered_to = forms.ChoiceField(
-        choices=[
-            (Offer.EVERYBODY, "Everybody in the organisation"),
-            (Offer.ROLES, "The members of the roles below: nobody else sees it or talks to it"),
-        ],
-        initial=Offer.EVERYBODY,
-        required=False,
-        label="Offered to",
-        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
-    )
     rooms = forms.ModelMultipleChoiceField(
         queryset=Role.objects.none(),
         to_field_name="slug",
@@ -115,112 +132,30 @@ class AgentForm(CallsForm):
         "the turn fails.",
         error_messages={"invalid_choice": "There is no such model."},
     )
-    max_rounds = forms.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=MAX_ROUNDS,
-        label="Most rounds",
-        help_text="Most model calls in one turn. The limit of the model takes precedence. Leave blank for the default.",
-    )
-    starts_with_core = forms.BooleanField(
-        required=False, initial=True, label="Starts with the tools of the core categories"
-    )
-    tools_mode = forms.ChoiceField(
-        choices=[
-            (ToolsMode.LISTED, "Those that are listed below"),
-            (ToolsMode.ALL, "Every tool of the catalogue, also those that are added later"),
-        ],
-        initial=ToolsMode.LISTED,
-        required=False,
-        label="Tools of its own",
-        help_text="What a member may use is decided by roles and grants, also for an agent with every tool.",
-        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
-    )
-    is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
-    loading_mode = forms.ChoiceField(
-        choices=[
-            (LoadingMode.NEXT_REQUEST, "With the next message: tools do not change during a turn"),
-            (LoadingMode.SAME_RUN, "In the same turn: loaded tools are sent with the next model call"),
-            (
-                LoadingMode.NATIVE,
-                "In the same turn, added to the conversation: OpenAI’s prompt cache holds; other providers: as above",
-            ),
-            (
-                LoadingMode.NATIVE_SEARCH,
-                "Found by the provider’s own search: OpenAI’s models look among what can be loaded; others: as above",
-            ),
-            (
-                LoadingMode.CONSTANT,
-                "Never: the agent searches for tools and calls them by name, so the sent tools never change",
-            ),
-        ],
-        initial=LoadingMode.NEXT_REQUEST,
-        label="When a load takes effect",
-        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
-    )
-    scope = forms.ChoiceField(
-        choices=[
-            (AgentScope.ORGANISATION, "The organisation’s: tools may use shared credentials"),
-            (AgentScope.MEMBER, "Only the member’s own: tools that use shared credentials are not sent"),
-        ],
-        initial=AgentScope.ORGANISATION,
-        label="Credentials",
-        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
-    )
-    routing_mode = forms.ChoiceField(
-        choices=[
-            (RoutingMode.OFF, "All of them: every message is sent with every tool"),
-            (RoutingMode.KEYWORDS, "Those of the categories whose keywords stand in the message; none where none does"),
-            (
-                RoutingMode.HYBRID,
-                "Those that the message needs, by keywords and by the words of names and descriptions",
-            ),
-        ],
-        initial=RoutingMode.OFF,
-        required=False,
-        label="Tools that are sent with a message",
-        help_text="What is loaded, and pinned tools, are sent always. What a message does not bring the model finds "
-        "with search_tools, and gets with its next step. Where sent tools never change (above), all are sent.",
-        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
-    )
-    routing_tokens = forms.IntegerField(
-        required=False,
-        min_value=MIN_ROUTING_TOKENS,
-        max_value=MAX_ROUTING_TOKENS,
-        label="Tokens of tools for a message",
-        help_text="How many tokens of definitions are filled, the best tools first. Leave blank for 1,000, and 2,500 "
-        "where there are more than 300 tools.",
-    )
-    client_approvals = forms.ChoiceField(
-        choices=[
-            (
-                ClientApprovals.ASK,
-                "Say where to answer: the turn waits, and the client gets a sentence with the address",
-            ),
-            (
-                ClientApprovals.HIDE,
-                "Leave these tools out: nobody is asked, and a call that asks all the same is refused",
-            ),
-        ],
-        initial=ClientApprovals.ASK,
-        required=False,
-        label="Tools that ask a person, for clients of OpenAI’s API",
-        help_text="A program that calls /v1 often has nobody beside it who could approve a call or answer a question. "
-        "Chats in the browser and clients of MCP are not affected.",
-        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
-    )
     tools = NamesField("tool", MAX_OWN_TOOLS, label="Own tools")
     deferred_tools = NamesField("tool", MAX_OWN_TOOLS)
     pinned_tools = NamesField("tool", MAX_OWN_TOOLS)
     allowed_toolkits = NamesField("toolkit", MAX_TOOLKITS, label="Toolkits")
     initial_toolkits = NamesField("toolkit", MAX_TOOLKITS)
 
+    class Meta:
+        model = Agent
+        fields = COLUMNS
+        formfield_callback = form_field
+        widgets = dict.fromkeys(CHOICES, forms.RadioSelect(attrs={"class": "form-check-input"})) | {
+            "role": forms.TextInput(attrs={"autocomplete": "off"})
+        }
+        help_texts = HELP
+
     def __init__(self, data: QueryDict | None = None, *, agent: Agent | None = None) -> None:
         if data is not None:
             data = with_kept(data, "tools", "allowed_toolkits")
-        stored = {field: getattr(agent, field) for field in FIELDS} | {"rooms": rooms_of(agent)} if agent else None
+        stored = {field: getattr(agent, field) for field in COLUMNS} | {"rooms": rooms_of(agent)} if agent else None
         super().__init__(data, initial=stored)
         self.fields["rooms"].queryset = Role.objects.order_by("name", "slug")  # type: ignore[attr-defined]
+        for name, words in CHOICES.items():
+            self.fields[name].choices = words  # type: ignore[attr-defined]
+            self.fields[name].required = name in ("loading_mode", "scope")
         for name in ("model", "fallback_model"):
             self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
         self.explain_blank_fields("what the model says", resolve_model(agent.model) if agent else None)
@@ -248,31 +183,18 @@ class AgentForm(CallsForm):
 
     def content(self) -> AgentContent:
         data = self.cleaned_data
+        columns = self.columns(COLUMNS) | {
+            "slug": data["slug"] or self.initial.get("slug", ""),
+            "prompt": data["prompt"].replace("\r\n", "\n"),
+        }
         return AgentContent(
-            slug=data["slug"] or self.initial.get("slug", ""),
-            name=data["name"],
-            description=data["description"],
-            role=data["role"],
-            offered_to=data["offered_to"] or Offer.EVERYBODY,
+            **columns,
             # Who goes back to everybody leaves the ticks of roles as they were.
             rooms=tuple(role.slug for role in data["rooms"]) if data["offered_to"] == Offer.ROLES else (),
-            prompt=data["prompt"].replace("\r\n", "\n"),
-            model=data["model"],
-            fallback_model=data["fallback_model"],
-            starts_with_core=data["starts_with_core"],
-            tools_mode=data["tools_mode"] or ToolsMode.LISTED,
             tools=self.own,
             # Who unticks a tool and leaves its “deferred” ticked means the tool.
             deferred_tools=tuple(name for name in data["deferred_tools"] if name in self.own),
             pinned_tools=tuple(name for name in data["pinned_tools"] if name in self.own),
             allowed_toolkits=self.allowed,
             initial_toolkits=data["initial_toolkits"],
-            loading_mode=data["loading_mode"],
-            scope=data["scope"],
-            routing_mode=data["routing_mode"] or RoutingMode.OFF,
-            routing_tokens=data["routing_tokens"],
-            max_rounds=data["max_rounds"],
-            client_approvals=data["client_approvals"] or ClientApprovals.ASK,
-            is_enabled=data["is_enabled"],
-            **self.calls(),
         )

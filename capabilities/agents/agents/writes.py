@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import PROTECT
 
 from capabilities.agents.toolkits.writes import check_once, listed, shared_tools, shared_tools_in, toolkit_conflicts
+from capabilities.common.columns import audited, check_columns, columns_of, default_of
 from capabilities.common.names import check_name_imitates
 from capabilities.common.refused import ChangedMeanwhile, ChangeRefused, check_no_rule, check_slug, not_there
 from capabilities.common.registry_version import touch_registry
@@ -16,7 +17,6 @@ from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
 from capabilities.contract.wire import canonical_json, sha256_hex
 from capabilities.language_models.providers.knobs import KNOBS, check_knobs
-from capabilities.language_models.providers.writes import MAX_ROUNDS
 from capabilities.models import (
     Agent,
     AgentRoom,
@@ -24,15 +24,11 @@ from capabilities.models import (
     AgentTool,
     AgentToolkit,
     ApprovalRule,
-    ClientApprovals,
     LanguageModel,
-    LoadingMode,
     Offer,
     Role,
-    RoutingMode,
     Tool,
     Toolkit,
-    ToolsMode,
 )
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
@@ -45,9 +41,6 @@ MAX_TOOLKITS = 500
 MAX_ROLE = 200
 MAX_ROOMS = 100
 MAX_PROMPT = 100_000
-#: Tokens of definitions that routing may fill.
-MIN_ROUTING_TOKENS = 100
-MAX_ROUTING_TOKENS = 100_000
 
 
 @dataclass(frozen=True)
@@ -68,23 +61,23 @@ class AgentContent:
     #: One line on what it does, for people and for other agents.
     role: str = ""
     prompt: str = ""
-    offered_to: str = Offer.EVERYBODY
+    offered_to: str = default_of(Agent, "offered_to")
     #: Short names of the roles whose members it is offered to.
     rooms: tuple[str, ...] | None = None
-    starts_with_core: bool = True
-    tools_mode: str = ToolsMode.LISTED
+    starts_with_core: bool = default_of(Agent, "starts_with_core")
+    tools_mode: str = default_of(Agent, "tools_mode")
     tools: tuple[str, ...] | None = None
     deferred_tools: tuple[str, ...] | None = None
     pinned_tools: tuple[str, ...] | None = None
     allowed_toolkits: tuple[str, ...] | None = None
     initial_toolkits: tuple[str, ...] | None = None
-    loading_mode: str = LoadingMode.NEXT_REQUEST
-    scope: str = AgentScope.ORGANISATION
-    routing_mode: str = RoutingMode.OFF
+    loading_mode: str = default_of(Agent, "loading_mode")
+    scope: str = default_of(Agent, "scope")
+    routing_mode: str = default_of(Agent, "routing_mode")
     routing_tokens: int | None = None
     max_rounds: int | None = None
-    client_approvals: str = ClientApprovals.ASK
-    is_enabled: bool = True
+    client_approvals: str = default_of(Agent, "client_approvals")
+    is_enabled: bool = default_of(Agent, "is_enabled")
     #: Takes over where the model is overloaded, out of credit or gone.
     fallback_model: LanguageModel | None = None
     reasoning_effort: str = ""
@@ -94,27 +87,7 @@ class AgentContent:
 
 
 #: Fields of the content that are the agent's own columns, and not lists of other rows.
-COLUMNS = (
-    *(
-        "slug",
-        "name",
-        "model",
-        "fallback_model",
-        "description",
-        "role",
-        "prompt",
-        "offered_to",
-        "starts_with_core",
-        "tools_mode",
-        "loading_mode",
-        "scope",
-        "routing_mode",
-        "routing_tokens",
-        "max_rounds",
-        "client_approvals",
-    ),
-    *("is_enabled", *KNOBS),
-)
+COLUMNS = columns_of(Agent)
 
 
 def agent_content(agent: Agent) -> AgentContent:
@@ -229,26 +202,11 @@ def _write(agent: Agent, content: AgentContent) -> None:
         check_name_imitates(Agent.objects.exclude(pk=agent.pk), "the agent", content.name)
     if len(content.prompt) > MAX_PROMPT:
         raise ChangeRefused("prompt", f"Keep the prompt under {MAX_PROMPT:,} characters.")
-    if content.max_rounds is not None and not 1 <= content.max_rounds <= MAX_ROUNDS:
-        raise ChangeRefused("max_rounds", f"Give a whole number from 1 to {MAX_ROUNDS}, or nothing.")
     if content.fallback_model == content.model:
         raise ChangeRefused("fallback_model", "Choose another model than the first, or none.")
     if len(content.role) > MAX_ROLE or not content.role.isprintable():
         raise ChangeRefused("role", f"Write one line of at most {MAX_ROLE} characters.")
-    for field, value, choices in (
-        ("offered_to", content.offered_to, Offer),
-        ("tools_mode", content.tools_mode, ToolsMode),
-        ("loading_mode", content.loading_mode, LoadingMode),
-        ("scope", content.scope, AgentScope),
-        ("routing_mode", content.routing_mode, RoutingMode),
-        ("client_approvals", content.client_approvals, ClientApprovals),
-    ):
-        if value not in choices.values:
-            raise ChangeRefused(field, f"Choose one of {', '.join(choices.values)}.")
-    tokens = content.routing_tokens
-    if tokens is not None and not MIN_ROUTING_TOKENS <= tokens <= MAX_ROUTING_TOKENS:
-        text = f"Give a whole number from {MIN_ROUTING_TOKENS} to {MAX_ROUTING_TOKENS:,}, or nothing."
-        raise ChangeRefused("routing_tokens", text)
+    check_columns(Agent, content, COLUMNS)
     if agent.model_id != content.model.pk or any(getattr(agent, name) != getattr(content, name) for name in KNOBS):
         check_knobs(content, content.model.context_window)
     for name in COLUMNS:
@@ -401,29 +359,11 @@ def _check_scope(agent: Agent) -> None:
 
 def _audited(agent: Agent) -> dict[str, Any]:
     own, toolkits = _own_lines(agent), allowed_toolkits(agent)
-    return {
-        "slug": agent.slug,
-        "name": agent.name,
-        "description": agent.description,
-        "role": agent.role,
-        "offered_to": str(agent.offered_to),
+    return audited(agent, COLUMNS) | {
         "rooms": rooms_of(agent),
-        "prompt": agent.prompt,
-        "model": str(agent.model),
-        "fallback_model": str(agent.fallback_model) if agent.fallback_model else "",
-        "starts_with_core": agent.starts_with_core,
-        "tools_mode": str(agent.tools_mode),
         "tools": list(own),
         "deferred_tools": [name for name, line in own.items() if line.is_deferred],
         "pinned_tools": [name for name, line in own.items() if line.is_pinned],
         "allowed_toolkits": list(toolkits),
         "initial_toolkits": [name for name, is_initial in toolkits.items() if is_initial],
-        "loading_mode": str(agent.loading_mode),
-        "scope": str(agent.scope),
-        "routing_mode": str(agent.routing_mode),
-        "routing_tokens": agent.routing_tokens,
-        "max_rounds": agent.max_rounds,
-        "client_approvals": str(agent.client_approvals),
-        **{name: getattr(agent, name) for name in KNOBS},
-        "is_enabled": agent.is_enabled,
     }

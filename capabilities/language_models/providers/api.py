@@ -16,18 +16,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.common.api import MADE_FROM_NAME, SlugField, checked_part, refusals
+from capabilities.common.api import MADE_FROM_NAME, ColumnsIn, ColumnsOut, SlugField, checked_part, refusals
+from capabilities.common.columns import column, columns_of
 from capabilities.common.secrets import masked_stored
 from capabilities.common.tokens import tokenizer_of
-from capabilities.language_models.providers.knobs import MAX_TEMPERATURE
+from capabilities.language_models.providers.knobs import KNOBS
 from capabilities.language_models.providers.learning import forget_lesson
 from capabilities.language_models.providers.lessons import lessons_of
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.language_models.providers.vendors import OFFLINE, PRESETS, preset, vendor_of
 from capabilities.language_models.providers.writes import (
-    MAX_CONTEXT_WINDOW,
-    MAX_ROUNDS,
-    MAX_TOOL_LIMIT,
+    PROVIDER_COLUMNS,
     ModelContent,
     ProviderContent,
     delete_model,
@@ -36,56 +35,35 @@ from capabilities.language_models.providers.writes import (
     save_model,
     save_provider,
 )
-from capabilities.models import AUTO, DIALECT_SETTINGS, LanguageModel, Provider
+from capabilities.models import LanguageModel, Provider
 from toolhub.tenants.models import Right
 from toolhub.tenants.rest.api import api_member, checked, paged, unknown
 from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
 
 MAX_KEY = 1_000
-BLANK_DIALECT = "Empty: the setting of its provider."
 
 
-class CallsOut(serializers.Serializer[Any]):
+class CallsOut(ColumnsOut):
     """Settings of a model's calls, as they are set on the model or on an agent."""
 
     reasoning_effort = serializers.CharField(help_text="Empty: not set.")
     max_output_tokens = serializers.IntegerField(allow_null=True, help_text="Of one reply.")
-    temperature = serializers.FloatField(allow_null=True)
-    parallel_tool_calls = serializers.BooleanField(allow_null=True)
 
 
-class CallsIn(serializers.Serializer[Any]):
+class CallsIn(ColumnsIn):
     """Settings of a model's calls, to be set. Those that an agent leaves empty are the model's, those that the model
     leaves empty the vendor's."""
 
-    reasoning_effort = serializers.CharField(
-        max_length=20, allow_blank=True, default="", help_text="For example low, medium, high; each model has its own."
-    )
-    max_output_tokens = serializers.IntegerField(
-        min_value=1,
-        max_value=MAX_CONTEXT_WINDOW // 2,
-        allow_null=True,
-        default=None,
-        help_text="Tokens of one reply, what the model thinks included; half of the context window at most.",
-    )
-    temperature = serializers.FloatField(min_value=0, max_value=MAX_TEMPERATURE, allow_null=True, default=None)
-    parallel_tool_calls = serializers.BooleanField(
-        allow_null=True, default=None, help_text="Whether one reply may hold several tool calls."
-    )
 
-
-class ProviderOut(serializers.Serializer[Provider]):
-    slug = serializers.CharField()
-    name = serializers.CharField()
+class ProviderOut(ColumnsOut):
     base_url = serializers.CharField(help_text="Empty: the offline model.")
     vendor = serializers.SerializerMethodField(help_text="Who is behind the address; `other` where nobody known is.")
     api_key = serializers.SerializerMethodField(help_text="Masked.")
-    tool_limit = serializers.IntegerField()
     dialect = serializers.CharField()
-    keeps_routed_tools = serializers.BooleanField()
-    takes_added_tools = serializers.BooleanField()
-    takes_tool_search = serializers.BooleanField()
-    is_enabled = serializers.BooleanField()
+
+    class Meta:
+        model = Provider
+        fields = columns_of(Provider, "slug", "name", "base_url", "vendor", "api_key")
 
     def get_vendor(self, provider: Any) -> str:
         return (vendor_of(provider.base_url) if provider.base_url else OFFLINE).key
@@ -94,37 +72,18 @@ class ProviderOut(serializers.Serializer[Provider]):
         return masked_stored(provider.stored_key)
 
 
-class ProviderIn(serializers.Serializer[Any]):
+class ProviderIn(ColumnsIn):
     slug = SlugField(default="", help_text=MADE_FROM_NAME)
-    name = serializers.CharField(max_length=100)
     base_url = serializers.CharField(
         max_length=500, allow_blank=True, default="", help_text="Up to the version; empty: the offline model."
     )
     api_key = serializers.CharField(
         max_length=MAX_KEY, allow_blank=True, required=False, write_only=True, help_text="Empty: forget the stored one."
     )
-    tool_limit = serializers.IntegerField(min_value=0, max_value=MAX_TOOL_LIMIT, default=128)
-    dialect = serializers.ChoiceField(
-        DIALECT_SETTINGS,
-        default=AUTO,
-        help_text="The API that its models are called with; `auto`: as is known of the vendor, and learned.",
-    )
-    keeps_routed_tools = serializers.BooleanField(
-        default=False,
-        help_text="Whether the tools that one message of a session needed stay for its later ones, so that the "
-        "provider's prompt cache holds.",
-    )
-    takes_added_tools = serializers.BooleanField(
-        default=False,
-        help_text="Whether it takes tools in the middle of a conversation (`additional_tools` of Responses), which the "
-        "loading mode `native` of agents asks for. OpenAI's own address does, whatever is said here.",
-    )
-    takes_tool_search = serializers.BooleanField(
-        default=False,
-        help_text="Whether it searches tools itself (`tool_search` of Responses), which the loading mode "
-        "`native_search` of agents asks for. OpenAI's own address does with gpt-5.4 and later, whatever is said here.",
-    )
-    is_enabled = serializers.BooleanField(default=True)
+
+    class Meta:
+        model = Provider
+        fields = columns_of(Provider)
 
 
 class NewProviderIn(ProviderIn):
@@ -134,6 +93,9 @@ class NewProviderIn(ProviderIn):
         help_text="A known one: gives name and base_url where they are left out.",
     )
     name = serializers.CharField(max_length=100, required=False, help_text="Needed without a vendor.")
+
+    class Meta(ProviderIn.Meta):
+        fields = (*ProviderIn.Meta.fields, "vendor")
 
     def validate(self, body: dict[str, Any]) -> dict[str, Any]:
         vendor = preset(body.pop("vendor", ""))
@@ -155,12 +117,9 @@ class LessonOut(serializers.Serializer[Any]):
 
 class LanguageModelOut(CallsOut):
     id = serializers.UUIDField(source="public_id")
-    name = serializers.CharField()
-    provider = serializers.CharField(source="provider.slug")
     context_window = serializers.IntegerField(help_text="Tokens.")
-    tool_limit = serializers.IntegerField(allow_null=True)
-    max_rounds = serializers.IntegerField(allow_null=True)
-    dialect = serializers.CharField(help_text=BLANK_DIALECT)
+    provider = serializers.CharField(source="provider.slug")
+    dialect = serializers.CharField(help_text=column(LanguageModel, "dialect").help_text)
     missing_since = serializers.DateTimeField(
         allow_null=True, help_text="Since when the provider's list of models is without it."
     )
@@ -170,6 +129,15 @@ class LanguageModelOut(CallsOut):
     tokenizer = serializers.SerializerMethodField(help_text="What its tokens are counted by: o200k, cl100k or Qwen.")
     token_factor = serializers.FloatField(help_text="Tokens of input that the provider counts for each of ours.")
     token_samples = serializers.IntegerField(help_text="Calls that the factor was learned from; 0: not known yet.")
+
+    class Meta:
+        model = LanguageModel
+        fields = columns_of(
+            LanguageModel,
+            *KNOBS,
+            *("id", "name", "provider", "context_window", "tool_limit", "max_rounds", "dialect"),
+            *("missing_since", "spoken", "spoken_because", "lessons", "tokenizer", "token_factor", "token_samples"),
+        )
 
     def get_tokenizer(self, model: LanguageModel) -> str:
         return tokenizer_of(model.name).name
@@ -186,15 +154,16 @@ class LanguageModelOut(CallsOut):
 
 
 class ModelPart(CallsIn):
-    name = serializers.CharField(max_length=200)
-    context_window = serializers.IntegerField(min_value=1_000, max_value=MAX_CONTEXT_WINDOW, default=128_000)
-    tool_limit = serializers.IntegerField(min_value=0, max_value=MAX_TOOL_LIMIT, allow_null=True, default=None)
-    max_rounds = serializers.IntegerField(min_value=1, max_value=MAX_ROUNDS, allow_null=True, default=None)
-    dialect = serializers.ChoiceField(DIALECT_SETTINGS, allow_blank=True, default="", help_text=BLANK_DIALECT)
+    class Meta:
+        model = LanguageModel
+        fields = columns_of(LanguageModel, *KNOBS)
 
 
 class ModelIn(ModelPart):
     provider = serializers.CharField(max_length=63, help_text="Short name of its provider.")
+
+    class Meta(ModelPart.Meta):
+        fields = (*ModelPart.Meta.fields, "provider")
 
 
 def shown_providers() -> QuerySet[Provider]:
@@ -237,9 +206,7 @@ class ProviderDetail(APIView):
         for."""
         member = api_member(request, right=Right.PROVIDERS)
         provider = get_object_or_404(shown_providers(), slug=slug)
-        flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search", "is_enabled")
-        fields = ("slug", "name", "base_url", "tool_limit", "dialect", *flags)
-        body = {field: getattr(provider, field) for field in fields} | checked_part(ProviderIn, request)
+        body = {name: getattr(provider, name) for name in PROVIDER_COLUMNS} | checked_part(ProviderIn, request)
         with refusals():
             save_provider(provider, _provider_content(body), actor=member)
         return Response(ProviderOut(shown_providers().get(pk=provider.pk)).data)

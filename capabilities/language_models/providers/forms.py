@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from django import forms
 
+from capabilities.common.columns import ColumnsForm, default_of, form_field
 from capabilities.common.names_field import ShortNameField
-from capabilities.language_models.providers.knobs import EFFORTS, KNOBS, MAX_TEMPERATURE
+from capabilities.language_models.providers.knobs import EFFORTS, KNOBS
 from capabilities.language_models.providers.resolve import ResolvedModel, default_output
 from capabilities.language_models.providers.vendors import OFFLINE, OTHER, Vendor
 from capabilities.language_models.providers.writes import (
-    MAX_CONTEXT_WINDOW,
-    MAX_ROUNDS,
-    MAX_TOOL_LIMIT,
+    MODEL_COLUMNS,
+    PROVIDER_COLUMNS,
     ModelContent,
     ProviderContent,
     ProviderRefused,
     check_base_url,
-    model_content,
 )
-from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, LanguageModel, Provider
+from capabilities.models import DIALECT_SETTINGS, MAX_CONTEXT_WINDOW, MAX_TEMPERATURE, Agent, LanguageModel, Provider
 
 DIALECT_HELP = "Automatic: chosen by what is known of the vendor and the model, and by what its refusals say."
 
@@ -31,7 +29,7 @@ class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
         return f"{agent} (now {agent.model})"
 
 
-class CallsForm(forms.Form):
+class CallsForm(ColumnsForm):
     """Settings of a model's calls, as they are set on the model or on an agent; all of them may be left blank."""
 
     reasoning_effort = forms.CharField(
@@ -41,15 +39,6 @@ class CallsForm(forms.Form):
         widget=forms.TextInput(
             attrs={"list": "efforts", "autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
         ),
-    )
-    max_output_tokens = forms.IntegerField(
-        required=False, min_value=1, max_value=MAX_CONTEXT_WINDOW // 2, label="Most tokens of a reply"
-    )
-    temperature = forms.FloatField(
-        required=False,
-        min_value=0,
-        max_value=MAX_TEMPERATURE,
-        widget=forms.NumberInput(attrs={"step": "any"}),
     )
     parallel_tool_calls = forms.TypedChoiceField(
         required=False,
@@ -68,9 +57,6 @@ class CallsForm(forms.Form):
 
     def clean_reasoning_effort(self) -> str:
         return str(self.cleaned_data["reasoning_effort"]).strip().lower()
-
-    def calls(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in KNOBS}
 
     def explain_blank_fields(self, whose: str, model: ResolvedModel | None) -> None:
         """Beside each field what counts where it is blank; `model` is what that is now."""
@@ -103,10 +89,21 @@ def _blank(whose: str, now: str) -> str:
     return f"Blank: {whose}, now {now}." if now else f"Blank: {whose}."
 
 
-class ProviderForm(forms.Form):
+#: Where the page says it in other words than the column.
+PROVIDER_HELP = {
+    "tool_limit": "OpenAI allows 128.",
+    "dialect": f"{DIALECT_HELP} A model can have its own.",
+    "keeps_routed_tools": "",
+    "takes_added_tools": "For agents that add what they load to the conversation. OpenAI’s own address does, "
+    "also without this; switch it on for another one only if its documentation says so.",
+    "takes_tool_search": "For agents whose tools the provider searches. OpenAI’s own address does with gpt-5.4 "
+    "and later, also without this; switch it on for another one only if its documentation says so.",
+}
+
+
+class ProviderForm(ColumnsForm):
     """A provider and, if new, its first model. The stored key is never in it, only the mask beside the field."""
 
-    name = forms.CharField(max_length=100)
     slug = ShortNameField()
     base_url = forms.CharField(
         required=False,
@@ -123,39 +120,6 @@ class ProviderForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     remove_key = forms.BooleanField(required=False, label="Remove the stored key")
-    tool_limit = forms.IntegerField(
-        min_value=0,
-        max_value=MAX_TOOL_LIMIT,
-        initial=128,
-        label="Most tools in one request",
-        help_text="OpenAI allows 128.",
-    )
-    dialect = forms.ChoiceField(
-        choices=DIALECT_SETTINGS,
-        initial=AUTO,
-        required=False,
-        label="API that its models are called with",
-        help_text=f"{DIALECT_HELP} A model can have its own.",
-    )
-    keeps_routed_tools = forms.BooleanField(
-        required=False,
-        initial=False,
-        label="Keep the tools of earlier messages in a session, so that the provider’s prompt cache holds",
-    )
-    takes_added_tools = forms.BooleanField(
-        required=False,
-        initial=False,
-        label="Takes tools that are added in the middle of a conversation (additional_tools of Responses)",
-        help_text="For agents that add what they load to the conversation. OpenAI’s own address does, also without "
-        "this; switch it on for another one only if its documentation says so.",
-    )
-    takes_tool_search = forms.BooleanField(
-        required=False,
-        initial=False,
-        label="Searches tools itself (tool_search of Responses)",
-        help_text="For agents whose tools the provider searches. OpenAI’s own address does with gpt-5.4 and later, "
-        "also without this; switch it on for another one only if its documentation says so.",
-    )
     model_name = forms.CharField(
         max_length=200,
         required=False,
@@ -168,11 +132,10 @@ class ProviderForm(forms.Form):
         required=False,
         min_value=1_000,
         max_value=MAX_CONTEXT_WINDOW,
-        initial=128_000,
+        initial=default_of(LanguageModel, "context_window"),
         label="Context window",
         help_text="Of the first model, in tokens.",
     )
-    is_enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
     agents = AgentChoices(
         queryset=Agent.objects.none(),
         required=False,
@@ -181,6 +144,12 @@ class ProviderForm(forms.Form):
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
         error_messages={"invalid_choice": "There is no such agent."},
     )
+
+    class Meta:
+        model = Provider
+        fields = PROVIDER_COLUMNS
+        formfield_callback = form_field
+        help_texts = PROVIDER_HELP
 
     def __init__(
         self,
@@ -191,22 +160,13 @@ class ProviderForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         if provider is not None:
-            kwargs["initial"] = {
-                "name": provider.name,
-                "slug": provider.slug,
-                "base_url": provider.base_url,
-                "tool_limit": provider.tool_limit,
-                "dialect": provider.dialect,
-                "keeps_routed_tools": provider.keeps_routed_tools,
-                "takes_added_tools": provider.takes_added_tools,
-                "takes_tool_search": provider.takes_tool_search,
-                "is_enabled": provider.is_enabled,
-            }
+            kwargs["initial"] = {name: getattr(provider, name) for name in PROVIDER_COLUMNS}
         elif vendor is not OTHER:
             kwargs["initial"] = {"name": vendor.name, "base_url": vendor.base_url}
         if vendor is OFFLINE:
             kwargs["initial"]["model_name"] = OFFLINE.key
         super().__init__(*args, **kwargs)
+        self.fields["dialect"].required = False
         self.fields["api_key"].help_text = (
             f"Stored: {mask}. Leave blank to keep it. It has to be typed again with an address on another host."
             if mask
@@ -223,9 +183,8 @@ class ProviderForm(forms.Form):
     @property
     def shows_more(self) -> bool:
         """True where the fields that are folded away are shown: one is not as usual, or wrong."""
-        flags = ("keeps_routed_tools", "takes_added_tools", "takes_tool_search")
-        usual = {"tool_limit": "128", "dialect": AUTO, **dict.fromkeys(flags, "False")}
-        return any(name in self.errors or str(self[name].value()) != value for name, value in usual.items())
+        names = set(PROVIDER_COLUMNS) - {"slug", "name", "base_url", "is_enabled"}
+        return any(name in self.errors or str(self[name].value()) != str(default_of(Provider, name)) for name in names)
 
     def clean_base_url(self) -> str:
         url: str = self.cleaned_data["base_url"].strip().rstrip("/")
@@ -246,20 +205,22 @@ class ProviderForm(forms.Form):
         key: str | None = data["api_key"].strip() or None
         if key is None and data.get("remove_key"):
             key = ""
+        columns = self.columns(PROVIDER_COLUMNS) | {"slug": data["slug"] or self.initial.get("slug", "")}
         return ProviderContent(
-            slug=data["slug"] or self.initial.get("slug", ""),
-            name=data["name"],
-            base_url=data["base_url"],
-            model_name=data.get("model_name", ""),
-            context_window=data.get("context_window") or 128_000,
-            tool_limit=data["tool_limit"],
-            is_enabled=data["is_enabled"],
+            **columns,
             api_key=key,
-            dialect=data["dialect"] or AUTO,
-            keeps_routed_tools=data["keeps_routed_tools"],
-            takes_added_tools=data["takes_added_tools"],
-            takes_tool_search=data["takes_tool_search"],
+            model_name=data.get("model_name", ""),
+            context_window=data.get("context_window") or default_of(LanguageModel, "context_window"),
         )
+
+
+#: Where the page says it in other words than the column.
+MODEL_HELP = {
+    "context_window": "In tokens.",
+    "tool_limit": "Leave blank for the limit of the provider.",
+    "max_rounds": "Most model calls in one turn. Leave blank for the limit of the agent, which this one overrides.",
+    "dialect": DIALECT_HELP,
+}
 
 
 class ModelForm(CallsForm):
@@ -270,24 +231,6 @@ class ModelForm(CallsForm):
         help_text="The name that the provider uses, for example gpt-4o.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
-    context_window = forms.IntegerField(
-        min_value=1_000, max_value=MAX_CONTEXT_WINDOW, initial=128_000, label="Context window", help_text="In tokens."
-    )
-    tool_limit = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=MAX_TOOL_LIMIT,
-        label="Most tools in one request",
-        help_text="Leave blank for the limit of the provider.",
-    )
-    max_rounds = forms.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=MAX_ROUNDS,
-        label="Most rounds",
-        help_text="Most model calls in one turn. Leave blank for the limit of the agent, which this one overrides.",
-    )
-    dialect = forms.ChoiceField(required=False, label="API that it is called with", help_text=DIALECT_HELP)
     agents = AgentChoices(
         queryset=Agent.objects.none(),
         required=False,
@@ -298,9 +241,15 @@ class ModelForm(CallsForm):
     )
     folded = ("dialect", *KNOBS)
 
+    class Meta:
+        model = LanguageModel
+        fields = MODEL_COLUMNS
+        formfield_callback = form_field
+        help_texts = MODEL_HELP
+
     def __init__(self, *args: Any, provider: Provider, model: LanguageModel | None = None, **kwargs: Any) -> None:
         if model is not None:
-            kwargs["initial"] = asdict(model_content(model))
+            kwargs["initial"] = {name: getattr(model, name) for name in MODEL_COLUMNS}
         super().__init__(*args, **kwargs)
         of_provider = dict(DIALECT_SETTINGS)[provider.dialect].lower()
         self.fields["dialect"].choices = [  # type: ignore[attr-defined]
@@ -312,15 +261,7 @@ class ModelForm(CallsForm):
         self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]
 
     def content(self) -> ModelContent:
-        data = self.cleaned_data
-        return ModelContent(
-            data["name"],
-            data["context_window"],
-            data["tool_limit"],
-            data["max_rounds"],
-            data["dialect"],
-            **self.calls(),
-        )
+        return ModelContent(**self.columns(MODEL_COLUMNS))
 
     def _show_defaults(self, model: LanguageModel | None) -> None:
         self.explain_blank_fields("not sent; the vendor’s default applies", None)

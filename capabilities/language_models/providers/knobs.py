@@ -11,7 +11,6 @@ from capabilities.common.refused import ChangeRefused
 KNOBS = ("reasoning_effort", "max_output_tokens", "temperature", "parallel_tool_calls")
 #: Efforts that vendors take; they add to them with each generation, so that any word goes.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-MAX_TEMPERATURE = 2.0
 _EFFORT = re.compile(r"[a-z]{1,20}")
 
 
@@ -46,5 +45,3 @@ def check_knobs(content: CallSettingsContent, context_window: int) -> None:
             f"Give a whole number from 1 to {most:,}. That is half of the model’s context window of "
             f"{context_window:,} tokens: the other half is for the conversation.",
         )
-    if content.temperature is not None and not 0 <= content.temperature <= MAX_TEMPERATURE:
-        raise ChangeRefused("temperature", f"Give a number from 0 to {MAX_TEMPERATURE:g}.")

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.db.models import Q, QuerySet
 
+from capabilities.common.columns import audited, check_columns, columns_of, default_of
 from capabilities.common.refused import ChangeRefused, check_slug
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.rights import configuration_write, require
 from capabilities.common.short_names import free_short_name
-from capabilities.language_models.providers.knobs import KNOBS, check_knobs
+from capabilities.language_models.providers.knobs import check_knobs
 from capabilities.language_models.providers.vendors import RESOURCE
-from capabilities.models import AUTO, DIALECT_SETTINGS, Agent, ConnectionTest, LanguageModel, Provider
+from capabilities.models import Agent, ConnectionTest, LanguageModel, Provider
 from capabilities.running.egress import Purpose
 from capabilities.running.egress.web_addresses import check_web_address
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Right
 
-#: Bounds of what is typed in.
-MAX_CONTEXT_WINDOW = 100_000_000
-MAX_TOOL_LIMIT = 100_000
-#: Model calls of one turn.
-MAX_ROUNDS = 25
+#: Columns of a provider but for its key, and of a model but for its provider.
+PROVIDER_COLUMNS = tuple(name for name in columns_of(Provider) if name != "api_key")
+MODEL_COLUMNS = columns_of(LanguageModel)
 
 
 class ProviderRefused(ChangeRefused):
@@ -43,16 +42,16 @@ class ProviderContent:
     name: str
     base_url: str
     model_name: str = ""
-    context_window: int = 128_000
-    tool_limit: int = 128
-    is_enabled: bool = True
+    context_window: int = default_of(LanguageModel, "context_window")
+    tool_limit: int = default_of(Provider, "tool_limit")
+    is_enabled: bool = default_of(Provider, "is_enabled")
     api_key: str | None = None
-    dialect: str = AUTO
+    dialect: str = default_of(Provider, "dialect")
     #: Whether what routing sent stays in place for a session's later messages, for the sake of a prompt cache.
-    keeps_routed_tools: bool = False
+    keeps_routed_tools: bool = default_of(Provider, "keeps_routed_tools")
     #: Whether it takes tools in the middle of a conversation, and searches tools itself, though it is not known to.
-    takes_added_tools: bool = False
-    takes_tool_search: bool = False
+    takes_added_tools: bool = default_of(Provider, "takes_added_tools")
+    takes_tool_search: bool = default_of(Provider, "takes_tool_search")
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,10 @@ class ModelContent:
     the provider, and any other setting of its calls that is empty to the vendor."""
 
     name: str
-    context_window: int = 128_000
+    context_window: int = default_of(LanguageModel, "context_window")
     tool_limit: int | None = None
     max_rounds: int | None = None
-    dialect: str = ""
+    dialect: str = default_of(LanguageModel, "dialect")
     reasoning_effort: str = ""
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -73,7 +72,7 @@ class ModelContent:
 
 def model_content(model: LanguageModel) -> ModelContent:
     """Content of a model as it is stored."""
-    return ModelContent(**{each.name: getattr(model, each.name) for each in fields(ModelContent)})
+    return ModelContent(**{name: getattr(model, name) for name in MODEL_COLUMNS})
 
 
 @configuration_write()
@@ -98,8 +97,7 @@ def save_provider(
         raise ProviderRefused(
             "api_key", "The address leads to another host now: enter the key again, or tick that it is removed."
         )
-    provider.slug = slug
-    _write(provider, content)
+    _write(provider, replace(content, slug=slug))
     after = _audited(provider)
     if before != after or content.api_key is not None:  # else what was tested is as it was
         ConnectionTest.objects.filter(Q(language_model__provider=provider) | Q(provider=provider)).delete()
@@ -144,8 +142,7 @@ def save_model(
 ) -> LanguageModel:
     """Add or change one model of the provider, and let these agents use it."""
     require(actor, Right.PROVIDERS)
-    _check_numbers(content)
-    _check_dialect(content.dialect, may_be_blank=True)
+    check_columns(LanguageModel, content, MODEL_COLUMNS, ProviderRefused)
     check_knobs(content, content.context_window)
     is_new = model is None
     if model is None:
@@ -155,10 +152,10 @@ def save_model(
         raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
     before = {} if is_new else _model_fields(model)
     renamed = not is_new and model.name != content.name
-    for each in fields(content):
-        setattr(model, each.name, getattr(content, each.name))
+    for name in MODEL_COLUMNS:
+        setattr(model, name, getattr(content, name))
     # Never what a worker writes of it meanwhile: what was learned.
-    model.save(update_fields=None if is_new else [each.name for each in fields(content)])
+    model.save(update_fields=None if is_new else MODEL_COLUMNS)
     after = _model_fields(model)
     if before != after:  # else what was tested is as it was: who uses it is no part of that
         ConnectionTest.objects.filter(language_model=model).delete()
@@ -210,32 +207,10 @@ def _check_slug(provider: Provider, slug: str) -> None:
         raise ProviderRefused("slug", f"There is a provider {slug} already.", code="taken")
 
 
-def _check_numbers(content: ModelContent) -> None:
-    bounds = (
-        ("context_window", content.context_window, 1_000, MAX_CONTEXT_WINDOW),
-        ("tool_limit", content.tool_limit, 0, MAX_TOOL_LIMIT),
-        ("max_rounds", content.max_rounds, 1, MAX_ROUNDS),
-    )
-    for field, value, low, high in bounds:
-        if value is not None and not low <= value <= high:
-            raise ProviderRefused(field, f"Give a whole number from {low:,} to {high:,}.")
-
-
-def _check_dialect(dialect: str, *, may_be_blank: bool = False) -> None:
-    choices = [value for value, _ in DIALECT_SETTINGS]
-    if dialect not in choices and not (may_be_blank and not dialect):
-        raise ProviderRefused("dialect", f"Choose one of {', '.join(choices)}.")
-
-
 def _write(provider: Provider, content: ProviderContent) -> None:
-    if not 0 <= content.tool_limit <= MAX_TOOL_LIMIT:
-        raise ProviderRefused("tool_limit", f"Give a whole number from 0 to {MAX_TOOL_LIMIT:,}.")
-    _check_dialect(content.dialect)
-    provider.name, provider.tool_limit, provider.dialect = content.name, content.tool_limit, content.dialect
-    provider.base_url, provider.is_enabled = content.base_url, content.is_enabled
-    provider.keeps_routed_tools = content.keeps_routed_tools
-    provider.takes_added_tools = content.takes_added_tools
-    provider.takes_tool_search = content.takes_tool_search
+    check_columns(Provider, content, PROVIDER_COLUMNS, ProviderRefused)
+    for name in PROVIDER_COLUMNS:
+        setattr(provider, name, getattr(content, name))
     if content.api_key is not None:
         provider.api_key = content.api_key
     provider.save()
@@ -275,26 +250,8 @@ def _moves(old: str, new: str) -> bool:
 
 def _audited(provider: Provider) -> dict[str, Any]:
     """Return the provider's fields for the audit: everything but the key."""
-    return {
-        "slug": provider.slug,
-        "name": provider.name,
-        "base_url": provider.base_url,
-        "tool_limit": provider.tool_limit,
-        "dialect": provider.dialect,
-        "keeps_routed_tools": provider.keeps_routed_tools,
-        "takes_added_tools": provider.takes_added_tools,
-        "takes_tool_search": provider.takes_tool_search,
-        "is_enabled": provider.is_enabled,
-    }
+    return audited(provider, PROVIDER_COLUMNS)
 
 
 def _model_fields(model: LanguageModel) -> dict[str, Any]:
-    return {
-        "provider": model.provider.slug,
-        "name": model.name,
-        "context_window": model.context_window,
-        "tool_limit": model.tool_limit,
-        "max_rounds": model.max_rounds,
-        "dialect": model.dialect,
-        **{name: getattr(model, name) for name in KNOBS},
-    }
+    return {"provider": model.provider.slug} | audited(model, MODEL_COLUMNS)

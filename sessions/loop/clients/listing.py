@@ -9,7 +9,7 @@ from typing import Any
 
 from capabilities.common.text import storable
 from capabilities.language_models.providers.vendors import Vendor
-from capabilities.language_models.providers.writes import MAX_CONTEXT_WINDOW
+from capabilities.models import MAX_CONTEXT_WINDOW
 
 #: Models of one list that are read, and characters of a name.
 MAX_LISTED = 2_000
