@@ -17,7 +17,7 @@ from django.db.models import Q
 from capabilities.common.visible import Part, unseen_count, visible_parts
 from capabilities.contract.approvals import MAX_SHOWN
 from sessions.asking.approvals.answering import answerable_by, why_not_answer
-from sessions.asking.approvals.input_rows import InputRow, Typed, rows_of
+from sessions.asking.approvals.input_forms import InputForm, Typed
 from sessions.asking.approvals.queries import with_all_shown
 from sessions.asking.approvals.writes import is_whole
 from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus, StepKind, Turn, TurnStatus
@@ -72,8 +72,10 @@ class Card:
         return list(visible_parts(self.approval.for_people))
 
     @cached_property
-    def input_rows(self) -> list[InputRow]:
-        return rows_of(self.approval.form, self.typed, self.errors) if self.is_form else []
+    def input_form(self) -> InputForm | None:
+        """The form to fill in; None for what is no form."""
+        approval = self.approval
+        return InputForm(approval.form, str(approval.public_id), self.typed, self.errors) if self.is_form else None
 
     @property
     def host(self) -> str:

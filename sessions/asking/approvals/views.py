@@ -15,7 +15,7 @@ from capabilities.common.pages import page_before
 from capabilities.common.refused import ChangeRefused
 from sessions.asking.approvals.cards import Card, card_for, grouped, opens_session
 from sessions.asking.approvals.forms import AnswerForm, ApprovalsAddress
-from sessions.asking.approvals.input_rows import content_typed
+from sessions.asking.approvals.input_forms import content_typed
 from sessions.asking.approvals.queries import (
     approval_or_404,
     consent_or_404,
