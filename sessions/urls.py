@@ -13,6 +13,7 @@ from sessions.doors.connect import views as connect_views
 from sessions.doors.schedules import views as schedules_views
 from sessions.insight.connections import views as connection_views
 from sessions.insight.explain import views as explain_views
+from sessions.insight.finding import views as finding_views
 from sessions.insight.hook_trials import views as hook_trials
 from sessions.insight.keywords import views as keywords_views
 from sessions.insight.trial import views as tool_views
@@ -79,6 +80,7 @@ urlpatterns = [
     path("usage/csv/", usage_views.usage_csv, name="usage_csv"),
     path("hooks/trial/", hook_trials.hook_trials, name="hook_trials"),
     path("hooks/trial/<uuid:turn_id>/", hook_trials.hook_trial, name="hook_trial"),
+    path("find/", finding_views.find_page, name="find"),
     path("explain/fix/", explain_views.explain_fix, name="explain_fix"),
     path("explain/", explain_views.explain_page, name="explain"),
     path("keywords/", keywords_views.keyword_list, name="keyword_list"),

@@ -18,6 +18,42 @@
     if (dismiss) dismiss.closest(".notice, .toast-card").remove();
   });
 
+  // -- Find: a box with a list below it ---------------------------------------------------------------------------
+  const box = $("[data-search]");
+  const list = $("#found");
+  const chosen = () => $("[aria-selected=true]", list);
+  const choose = (option) => {
+    chosen()?.setAttribute("aria-selected", "false");
+    option?.setAttribute("aria-selected", "true");
+    option?.scrollIntoView({ block: "nearest" });
+    box.setAttribute("aria-activedescendant", option?.id ?? "");
+  };
+  const showFound = (shown) => {
+    list.hidden = !shown;
+    box.setAttribute("aria-expanded", String(shown));
+    choose(shown ? $("[role=option]", list) : null);
+  };
+  if (box) {
+    list.addEventListener("htmx:afterSwap", () => showFound(box.value.trim() !== "" && list.children.length > 0));
+    box.addEventListener("keydown", (event) => {
+      if (list.hidden) return;
+      const options = $$("[role=option]", list);
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) {
+        event.preventDefault();
+        choose(options[(options.indexOf(chosen()) + step + options.length) % options.length]);
+      } else if (event.key === "Enter" && !event.isComposing && chosen()) {
+        event.preventDefault();
+        chosen().click();
+      } else if (event.key === "Escape") {
+        event.stopPropagation();
+        showFound(false);
+      }
+    });
+    document.addEventListener("click", (event) => { if (!event.target.closest(".top-search")) showFound(false); });
+    box.addEventListener("focus", () => { if (box.value.trim() && list.children.length) showFound(true); });
+  }
+
   const isTyping = (element) => element.matches("input, textarea, select, [contenteditable]");
 
   document.addEventListener("keydown", (event) => {

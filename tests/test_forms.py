@@ -120,6 +120,7 @@ FORMS: dict[str, Form] = {
     "POST agent_update tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST agent_delete": Form(shows="is removed"),
     # Categories, tools, services
+    "GET find": Form({"q": "word"}, "word_tool"),
     "GET tool_list": Form({"q": "word"}, "word_tool"),
     "GET tool_members": Form({"q": "alice"}, "Alice"),
     "POST tool_version_decide decision=approve": Form(shows="is in force, from the next call on"),

@@ -29,6 +29,8 @@ class MenuPage:
     unless: Right | None = None
     #: True where a new group of tabs begins.
     opens_group: bool = False
+    #: Other words by which people look for it.
+    words: str = ""
 
 
 #: Title, icon, pages. A member sees the pages that would let them in, and the entries that have one.
@@ -39,15 +41,15 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
         "chat-left-text",
         (
             MenuPage("Sessions", "session_list", ("session", "turn", "step")),
-            MenuPage("Schedules", "schedule_list", ("schedule",)),
-            MenuPage("Your data", "data_overview", ("data",)),
+            MenuPage("Schedules", "schedule_list", ("schedule",), words="cron reminders timer"),
+            MenuPage("Your data", "data_overview", ("data",), words="tasks notes contacts records"),
         ),
     ),
     (
         "Inbox",
         "inbox",
         (
-            MenuPage("Approvals", "approval_list", ("approval",)),
+            MenuPage("Approvals", "approval_list", ("approval",), words="confirm allow"),
             MenuPage("Tool versions", "approval_versions", ("approval_versions",), Right.APPROVE_CODE),
             MenuPage("Access requests", "request_list", ("request",)),
             MenuPage("Imports to review", "import_review_list", ("import_review_list",), Right.CATALOGUE),
@@ -63,12 +65,12 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
             MenuPage("Keywords", "keyword_list", ("keyword",), Right.CATALOGUE),
             MenuPage("Toolkits", "toolkit_list", ("toolkit",)),
             MenuPage("Published", "publication_list", ("publication",), Right.CATALOGUE),
-            MenuPage("Why?", "explain", ("explain",), unless=Right.ROLES),
+            MenuPage("Why?", "explain", ("explain",), unless=Right.ROLES, words="explain access may not"),
             MenuPage("MCP servers", "server_list", ("server",), Right.CATALOGUE, opens_group=True),
             MenuPage("Imports", "import_list", ("import",), Right.CATALOGUE),
             MenuPage("Files", "tool_file_list", ("tool_file",), Right.CATALOGUE),
             MenuPage("Credentials", "credential_list", ("credential",), Right.CATALOGUE),
-            MenuPage("Services", "service_list", ("service",), Right.CATALOGUE),
+            MenuPage("Services", "service_list", ("service",), Right.CATALOGUE, words="set-up api keys"),
             MenuPage("Modules", "module_list", ("module",), Right.CATALOGUE),
         ),
     ),
@@ -77,20 +79,20 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
         "robot",
         (
             MenuPage("Agents", "agent_list", ("agent",)),
-            MenuPage("Models", "provider_list", ("provider", "model"), Right.PROVIDERS),
-            MenuPage("Prices", "price_list", ("price",), Right.BUDGETS),
-            MenuPage("Connect a client", "connect", ("connect",)),
+            MenuPage("Models", "provider_list", ("provider", "model"), Right.PROVIDERS, words="providers openai key"),
+            MenuPage("Prices", "price_list", ("price",), Right.BUDGETS, words="cost dollars"),
+            MenuPage("Connect a client", "connect", ("connect",), words="claude cursor vs code mcp token"),
         ),
     ),
     (
         "People",
         "people",
         (
-            MenuPage("Members", "member_list", ("member",), Right.MEMBERS),
+            MenuPage("Members", "member_list", ("member",), Right.MEMBERS, words="users people"),
             MenuPage("Roles", "role_list", ("role",), Right.ROLES),
-            MenuPage("Matrix", "role_matrix", ("role_matrix",), Right.ROLES),
+            MenuPage("Matrix", "role_matrix", ("role_matrix",), Right.ROLES, words="permissions"),
             MenuPage("Grants", "grant_list", ("grant",), Right.ROLES),
-            MenuPage("Why?", "explain", ("explain",), Right.ROLES),
+            MenuPage("Why?", "explain", ("explain",), Right.ROLES, words="explain access may not"),
         ),
     ),
     (
@@ -99,21 +101,45 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
         (
             MenuPage("Policies", "policy_list", ("policy",), Right.POLICIES),
             MenuPage("Approval rules", "approval_rules", ("approval_rule", "approval_rules"), Right.POLICIES),
-            MenuPage("Hooks", "hook_list", ("hook",), Right.HOOKS),
-            MenuPage("Runtime settings", "runtime_list", ("runtime",), Right.POLICIES),
-            MenuPage("Budgets", "budget_list", ("budget",), Right.BUDGETS),
+            MenuPage("Hooks", "hook_list", ("hook",), Right.HOOKS, words="script"),
+            MenuPage(
+                "Runtime settings",
+                "runtime_list",
+                ("runtime",),
+                Right.POLICIES,
+                words="timeout limits calls",
+            ),
+            MenuPage("Budgets", "budget_list", ("budget",), Right.BUDGETS, words="limit spend"),
         ),
     ),
     (
         "Insights",
         "bar-chart-line",
         (
-            MenuPage("Usage", "usage", ("usage",)),
+            MenuPage("Usage", "usage", ("usage",), words="tokens cost spend statistics"),
             MenuPage("Unused tools", "usage_unused", ("usage_unused",), Right.BUDGETS),
             MenuPage("Your budgets", "budget_mine", ("budget_mine",)),
-            MenuPage("Audit", "audit_list", ("audit",), Right.AUDIT),
+            MenuPage("Audit", "audit_list", ("audit",), Right.AUDIT, words="history log who changed"),
         ),
     ),
+)
+
+#: Pages that stand in no entry, and forms that people look for by name, each with the place where a reader finds it.
+BESIDE = (
+    ("Your account", MenuPage("Your tokens", "token_list", (), words="api key secret")),
+    ("Your account", MenuPage("Notifications", "browser_list", (), words="push browser")),
+    ("Your account", MenuPage("My accounts", "accounts", (), words="connected sign in oauth")),
+    ("Tools", MenuPage("Import tools", "import_create", (), Right.CATALOGUE, words="add openapi api document file")),
+    ("Tools", MenuPage("New MCP server", "server_create", (), Right.CATALOGUE, words="add")),
+    ("Tools", MenuPage("New HTTP tool", "http_tool_create", (), Right.CATALOGUE, words="add api")),
+    ("Tools", MenuPage("New Python tool", "tool_python_create", (), Right.CATALOGUE, words="add code write")),
+    ("Tools", MenuPage("New toolkit", "toolkit_create", (), Right.TOOLKITS, words="add")),
+    ("Agents", MenuPage("New agent", "agent_create", (), Right.AGENTS, words="add")),
+    ("Agents", MenuPage("New provider", "provider_create", (), Right.PROVIDERS, words="add connect model openai key")),
+    ("People", MenuPage("Invite a member", "member_invite", (), Right.MEMBERS, words="add colleague user")),
+    ("People", MenuPage("New role", "role_create", (), Right.ROLES, words="add")),
+    ("Rules", MenuPage("New budget", "budget_create", (), Right.BUDGETS, words="add limit spend")),
+    ("Rules", MenuPage("Settings of budgets", "budget_rules", (), Right.BUDGETS, words="time zone")),
 )
 
 #: Pages as high as the window, which show no tabs.
@@ -215,7 +241,7 @@ def view_shown(request: HttpRequest) -> str:
 
 def _entries(member: Membership, current: str) -> Iterable[Entry]:
     for title, icon, pages in MENU:
-        tabs = tuple(_tab(member, page, current) for page in pages if _is_for(member, page))
+        tabs = tuple(_tab(member, page, current) for page in pages if is_for(member, page))
         if tabs:
             yield Entry(
                 title,
@@ -229,7 +255,7 @@ def _entries(member: Membership, current: str) -> Iterable[Entry]:
             )
 
 
-def _is_for(member: Membership, page: MenuPage) -> bool:
+def is_for(member: Membership, page: MenuPage) -> bool:
     if page.unless is not None and member.reach(page.unless):
         return False
     return page.right is None or bool(member.reach(page.right))
