@@ -109,3 +109,33 @@ def test_the_preview_of_a_form_that_is_wrong_says_so(page: Page) -> None:
 
     page.wait_for_selector(".field-error")
     assert page.locator("main").count() == page.locator("#agent-form").count() == 1
+
+
+def test_a_thing_is_found_and_opened_by_keyboard_alone_misspelt_too(page: Page) -> None:
+    found = complaints(page)
+    for width, word, address in (
+        (1280, "calender", "/tools/calendar_list/"),
+        (400, "invit a member", "/members/invite/"),
+    ):
+        page.set_viewport_size({"width": width, "height": 860})
+        page.goto("/o/acme/")
+        page.keyboard.press("/")
+        page.keyboard.type(word)
+        page.locator("#found").wait_for(state="visible")
+        options = page.locator("#found [role=option]")
+        wanted = options.filter(has=page.locator(f"xpath=self::a[contains(@href, '{address}')]"))
+        for _ in range(options.count()):
+            if wanted.get_attribute("aria-selected") == "true":
+                break
+            page.keyboard.press("ArrowDown")
+        assert page.locator("[data-search]").get_attribute("aria-activedescendant") == wanted.get_attribute("id")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**{address}")
+
+    page.keyboard.press("/")
+    page.keyboard.type("mail")
+    page.locator("#found").wait_for(state="visible")
+    page.keyboard.press("Escape")
+    assert page.locator("#found").is_hidden()
+    assert found == []
