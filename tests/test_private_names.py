@@ -29,6 +29,10 @@ PAST_SIGNALS = Private(QUERYSET, "DELETE in one statement: without rows read, si
 #: By file and name.
 TABLE = {
     ("capabilities/agents/agents/writes.py", "_base_manager"): EVERY_ROW,
+    ("capabilities/common/columns.py", "_post_clean"): Private(
+        "django.forms.ModelForm",
+        "the write checks the values, for REST too: the model's own check would be a second one",
+    ),
     ("capabilities/management/commands/rotate_field_keys.py", "_base_manager"): EVERY_ROW,
     ("sessions/doors/chats/turns_api.py", "_request"): INNER_REQUEST,
     ("sessions/doors/gateway/api.py", "_request"): INNER_REQUEST,

@@ -1121,7 +1121,7 @@ ROUTES: dict[str, Route] = {
             Ask("POST", body=lambda side: {"name": "New", "days": "7"}),
         )
     ),
-    "find": Route((Ask(query=lambda side: {"q": side.name}),)),
+    "find": Route((Ask(query=lambda side: {"q": side.name}, refused=200),)),
     "explain": Route(
         (
             Ask(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db.models import CharField, F, QuerySet, Value
@@ -146,13 +147,13 @@ def _pages(member: Membership) -> Iterable[tuple[str, str, str, Callable[[], str
 
 
 def _address(page: MenuPage, slug: str) -> Callable[[], str]:
-    return lambda: reverse(page.view, args=[slug])
+    return partial(reverse, page.view, args=[slug])
 
 
 def _things(kind: Kind, member: Membership) -> Iterable[tuple[str, str, str, Callable[[], str]]]:
     slug = member.organisation.slug
     for key, title, detail in kind.rows(member).values_list(*kind.fields):
-        yield title, detail, detail, lambda key=key: reverse(kind.view, args=[slug, key])
+        yield title, detail, detail, partial(reverse, kind.view, args=[slug, key])
 
 
 def _best(words: list[str], rows: Iterable[tuple[str, str, str, Callable[[], str]]]) -> tuple[Found, ...]:
