@@ -15,9 +15,9 @@ from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_m
 from capabilities.running.mcp_client.answers import CallAnswer, ListedTool, Listing
 from capabilities.running.mcp_client.errors import AnswerRefused, McpError, ServerSilent
 from capabilities.running.mcp_client.limits import FIRST_BACKOFF, MAX_PAGES, MAX_TOOLS, MOST_BACKOFF
+from capabilities.running.mcp_client.pool import Pool
 from capabilities.running.mcp_client.protocol import Conversation, OneCall, question_key
 from capabilities.running.mcp_client.server_addresses import ServerAddress
-from capabilities.running.mcp_client.sessions import Pool
 from capabilities.running.mcp_client.words import finite, readable
 
 logger = logging.getLogger(__name__)

@@ -19,6 +19,8 @@ from toolhub.bounded_json import load_json
 ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 #: Every organisation may use the entry.
 EVERYBODY = "*"
+#: A server, and the principal that asks it.
+Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ServerAddress:
         return "stdio " + hashlib.sha256(started.encode()).hexdigest()
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> Key:
         return self.place, f"{self.principal} {self.pinned}" if self.pinned else self.principal
 
 
