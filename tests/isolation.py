@@ -27,11 +27,11 @@ def need_isolation(reason: str) -> None:
 
 def why_no_namespaces() -> str:
     """Why bubblewrap makes no namespaces on this machine; empty where it does. Asked of the program itself."""
-    from capabilities.running.sandbox import bubblewrap
+    from capabilities.running.sandbox.bubblewrap.program import MISSING, program
 
-    bwrap = bubblewrap.program()
+    bwrap = program()
     if bwrap is None:
-        return bubblewrap.MISSING
+        return MISSING
     command = [bwrap, "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--", "true"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return "" if ran.returncode == 0 else (ran.stderr.strip() or f"bubblewrap ended with status {ran.returncode}")

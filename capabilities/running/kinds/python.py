@@ -30,7 +30,7 @@ from capabilities.running.sandbox import (
     run_python,
     takes_context,
 )
-from capabilities.running.sandbox.shell import WORKSPACE
+from capabilities.running.sandbox.bubblewrap.shell import WORKSPACE
 from toolhub.tenants.models import Organisation
 
 #: Share of the call's time that the code may take; the rest is for reading its result.

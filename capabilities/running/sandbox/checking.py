@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from capabilities.common import confined
+from capabilities.running.sandbox.bubblewrap import full
 from capabilities.running.sandbox.entry import CONTEXT
-from capabilities.running.sandbox.full import running as full
 from capabilities.running.sandbox.host import NAMES
 from capabilities.running.sandbox.isolation import isolation
 from capabilities.running.sandbox.monty import checking as monty

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from capabilities.running.sandbox.full import running as full
+from capabilities.running.sandbox.bubblewrap import full
 from capabilities.running.sandbox.monty import running as monty
 from capabilities.running.sandbox.values import HostFunctions, Limits
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from capabilities.common.confined import Busy, Places
 from capabilities.running.sandbox.advice import advice_for
-from capabilities.running.sandbox.full import running as full
+from capabilities.running.sandbox.bubblewrap import full
 from capabilities.running.sandbox.isolation import isolation
 from capabilities.running.sandbox.monty import running as monty
 from capabilities.running.sandbox.values import MAX_CODE, RUNTIMES, HostFunctions, Limits, RunError, SandboxResult

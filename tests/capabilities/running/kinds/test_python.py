@@ -19,7 +19,7 @@ from capabilities.running.egress import EgressError
 from capabilities.running.kinds import CHECKS, RUNNERS, python
 from capabilities.running.kinds.lines import display
 from capabilities.running.sandbox import http, isolation, takes_context
-from capabilities.running.sandbox.shell import WORKSPACE
+from capabilities.running.sandbox.bubblewrap.shell import WORKSPACE
 from tests.capabilities.running.egress.servers import Server, say, serve
 from tests.isolation import need_isolation
 from toolhub.tenants.models import Organisation

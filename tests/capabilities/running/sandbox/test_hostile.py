@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capabilities.running.sandbox import SandboxResult
-from capabilities.running.sandbox.full import zygotes
+from capabilities.running.sandbox.bubblewrap import zygotes
 from tests.capabilities.running.sandbox.running import ACME, ran
 from tests.processes import children_of, wait_for
 

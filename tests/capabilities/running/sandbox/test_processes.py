@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.running.sandbox import HostError, HostFunctions, isolation, launch
-from capabilities.running.sandbox.full import machine, zygotes
+from capabilities.running.sandbox import HostError, HostFunctions, isolation
+from capabilities.running.sandbox.bubblewrap import launch, machine, zygotes
 from capabilities.running.sandbox.monty.pool import pool
 from tests.capabilities.running.sandbox.running import ACME, GLOBEX, ran
 from tests.paths import ROOT

@@ -11,7 +11,7 @@ import pytest
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
 from capabilities.running.registry import registry
-from capabilities.running.sandbox import shell
+from capabilities.running.sandbox.bubblewrap import shell
 from tests.capabilities.assistant.builtin.conftest import NOW
 from tests.isolation import need_isolation
 

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from capabilities.running.sandbox.full.machine import Missing, sandbox
-from capabilities.running.sandbox.launch import CannotLaunch, launched, user_of
+from capabilities.running.sandbox.bubblewrap.launch import CannotLaunch, launched, user_of
+from capabilities.running.sandbox.bubblewrap.machine import Missing, sandbox
 
 #: Seconds that a start may take, and after which one that nobody uses is ended.
 START_SECONDS = 15.0

@@ -24,8 +24,9 @@ from pathlib import Path
 
 from django.conf import settings
 
-from capabilities.running.sandbox import bubblewrap, launch
-from capabilities.running.sandbox.launch import opened
+from capabilities.running.sandbox.bubblewrap import launch
+from capabilities.running.sandbox.bubblewrap.launch import opened
+from capabilities.running.sandbox.bubblewrap.program import MISSING, program
 from toolhub.durations import duration
 
 #: Limits of one command: processes at once, bytes of memory in all, of one process's address space, of one file,
@@ -135,9 +136,9 @@ echo apart
 def _run(
     command: str, workspace: Path, organisation_id: int, *, seconds: float, stopped: threading.Event
 ) -> ShellResult:
-    bwrap = bubblewrap.program()
+    bwrap = program()
     if bwrap is None:
-        raise ShellUnavailable(f"{bubblewrap.MISSING}.")
+        raise ShellUnavailable(f"{MISSING}.")
     bounds = _Bounds(seconds, time.monotonic() + seconds, stopped)
     workspace.mkdir(parents=True, exist_ok=True)
     user = launch.user_of(organisation_id)

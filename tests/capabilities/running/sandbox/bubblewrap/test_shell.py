@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from capabilities.running.sandbox import shell
-from capabilities.running.sandbox.shell import OUTPUT_BYTES, ShellResult, ShellUnavailable, run_shell
+from capabilities.running.sandbox.bubblewrap import shell
+from capabilities.running.sandbox.bubblewrap.shell import OUTPUT_BYTES, ShellResult, ShellUnavailable, run_shell
 from tests.isolation import need_isolation
 from toolhub.tenants.models import Organisation
 

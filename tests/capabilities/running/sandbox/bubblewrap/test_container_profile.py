@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from capabilities.running.sandbox import bubblewrap
-from capabilities.running.sandbox.full import zygote
+from capabilities.running.sandbox.bubblewrap import program as bubblewrap
+from capabilities.running.sandbox.bubblewrap import zygote
 from tests.isolation import need_isolation, why_no_namespaces
 from tests.paths import ROOT
 

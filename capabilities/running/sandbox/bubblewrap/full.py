@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from capabilities.running.sandbox.full.machine import Missing
-from capabilities.running.sandbox.full.zygotes import zygote_of
+from capabilities.running.sandbox.bubblewrap.machine import Missing
+from capabilities.running.sandbox.bubblewrap.zygotes import zygote_of
 from capabilities.running.sandbox.host import HostCalls, OutOfTime, TooManyCalls
 from capabilities.running.sandbox.results import NotJson, limited_json
 from capabilities.running.sandbox.values import HostFunctions, Limits, RunError, SandboxResult

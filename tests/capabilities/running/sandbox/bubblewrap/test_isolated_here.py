@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from capabilities.running.sandbox import bubblewrap, isolation, shell
-from capabilities.running.sandbox.full import machine
+from capabilities.running.sandbox import isolation
+from capabilities.running.sandbox.bubblewrap import machine, shell
+from capabilities.running.sandbox.bubblewrap import program as bubblewrap
 from tests.isolation import need_isolation, why_no_namespaces
 from tests.paths import ROOT
 

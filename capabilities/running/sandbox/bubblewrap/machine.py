@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from capabilities.running.sandbox import bubblewrap
+from capabilities.running.sandbox.bubblewrap.program import MISSING, program
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 #: Path of the file inside.
@@ -55,9 +55,9 @@ def sandbox() -> Sandbox:
     """Return the way to start a zygote here. Raises Missing. Starts Python once, the first time."""
     if sys.platform != "linux":
         raise Missing("it needs Linux")
-    bwrap = bubblewrap.program()
+    bwrap = program()
     if bwrap is None:
-        raise Missing(bubblewrap.MISSING)
+        raise Missing(MISSING)
     python = os.path.realpath(sys.executable)
     library = Path(os.path.realpath(sysconfig.get_path("stdlib")))
     arguments = [
