@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -143,6 +144,12 @@ ROOMS = {
 MOST_FOLDERS, MOST_ROOMS = 12, 8
 #: What docs/architecture.md does not list beside the rooms.
 NO_ROOMS = {"api", "apps", "audit_targets", "management", "templatetags", "urls", "wiring"}
+#: Packages whose files only they themselves import; all others take a name that `__all__` lists.
+DOORS = (
+    "capabilities.running.sandbox",
+    "capabilities.running.sandbox.bubblewrap",
+    "capabilities.running.sandbox.monty",
+)
 #: The layers of a room, lowest first.
 LAYERS = {"rules": 0, "models": 1, "writes": 2, "queries": 3, "forms": 4, "views": 5, "api": 5}
 #: Where an app is put together: what may see pages and routes.
@@ -261,6 +268,27 @@ def test_pages_and_routes_are_imported_by_their_room_and_where_addresses_are_put
     assert as_lines(wrong) == []
 
 
+def is_past(door: str, one: Import) -> bool:
+    """Return whether a file outside of the package imports anything of it that is not a name of its door."""
+    is_inside = one.file.startswith(f"{door.replace('.', '/')}/")
+    names = {door, *(f"{door}.{name}" for name in import_module(door).__all__)}
+    return one.of(door) and not is_inside and one.module not in names
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_nobody_imports_past_a_door(door: str) -> None:
+    assert as_lines([one for one in imports(*HOUSES, "benchmarks") if is_past(door, one)]) == []
+
+
+@pytest.mark.parametrize("runtime", DOORS[1:])
+def test_a_runtime_imports_nothing_of_the_other(runtime: str) -> None:
+    shared = [f"{DOORS[0]}.{name}" for name in ("host", "results", "values")]
+
+    found = [one for one in imports(runtime.replace(".", "/")) if one.of(*OWN) and not one.of(runtime, *shared, *MEANS)]
+
+    assert as_lines(found) == []
+
+
 def test_no_model_is_reached_by_name() -> None:
     """What a migration's state knows, and rows found by a public id, are asked for by a name that was given."""
     calls = [
@@ -306,6 +334,10 @@ def test_the_rules_of_rooms_and_layers_are_broken_by_what_breaks_them() -> None:
     assert [
         layer_of(name) for name in ("capabilities.agents.agents.writes", "sessions.doors.chats.api.SessionOut")
     ] == [2, 5]
+    assert [
+        is_past(DOORS[0], Import("sessions/a.py", 1, f"{DOORS[0]}.{name}", late=False, text=""))
+        for name in ("isolation", "isolation.isolation", "bubblewrap", "bubblewrap.run_shell")
+    ] == [False, True, True, True]
     assert INCLUDED.findall('{% include "sessions/loop/_a.html" with a=b %}') == ["sessions/loop/_a.html"]
 
 

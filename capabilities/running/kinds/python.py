@@ -21,6 +21,7 @@ from capabilities.running.sandbox import (
     CONTEXT,
     MAX_CODE,
     RUNTIMES,
+    WORKSPACE,
     HostError,
     HostFunctions,
     Limits,
@@ -30,7 +31,6 @@ from capabilities.running.sandbox import (
     run_python,
     takes_context,
 )
-from capabilities.running.sandbox.bubblewrap.shell import WORKSPACE
 from toolhub.tenants.models import Organisation
 
 #: Share of the call's time that the code may take; the rest is for reading its result.

@@ -1,4 +1,5 @@
-"""Sandbox for Python that members and agents wrote, where it can reach nothing: two runtimes behind one call.
+"""Sandbox for Python that members and agents wrote, and for commands, where they can reach nothing. Everybody else
+reaches it through the names of this file.
 
 Knows code, arguments, limits and host functions. Must not know organisations, tools or rows.
 
@@ -6,8 +7,10 @@ Knows code, arguments, limits and host functions. Must not know organisations, t
     check_python      all that keeps code from being a tool, with what to write instead
     describe_runtime  what of Python there is, for whoever writes code
     isolation         which of the two this machine can keep apart; the other refuses to run
+    run_shell         one command, in the namespaces of `full`
 """
 
+from capabilities.running.sandbox.bubblewrap import WORKSPACE, ShellUnavailable, run_shell, why_no_shell
 from capabilities.running.sandbox.checking import check_python
 from capabilities.running.sandbox.describing import describe_runtime
 from capabilities.running.sandbox.entry import CONTEXT, takes_context
@@ -30,6 +33,7 @@ __all__ = [
     "CONTEXT",
     "MAX_CODE",
     "RUNTIMES",
+    "WORKSPACE",
     "HostError",
     "HostFunctions",
     "HttpAnswer",
@@ -38,10 +42,13 @@ __all__ = [
     "Problem",
     "RunError",
     "SandboxResult",
+    "ShellUnavailable",
     "check_python",
     "describe_runtime",
     "guarded_http",
     "isolation",
     "run_python",
+    "run_shell",
     "takes_context",
+    "why_no_shell",
 ]

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from capabilities.common import confined
-from capabilities.running.sandbox.bubblewrap import full
+from capabilities.running.sandbox import monty
+from capabilities.running.sandbox.bubblewrap import run_full
 from capabilities.running.sandbox.entry import CONTEXT
 from capabilities.running.sandbox.host import NAMES
 from capabilities.running.sandbox.isolation import isolation
-from capabilities.running.sandbox.monty import checking as monty
 from capabilities.running.sandbox.values import MAX_CODE, HostFunctions, Limits, Problem
 
 #: Told at once.
@@ -111,7 +111,7 @@ def _identifier(name: str) -> str:
 
 def _loaded_in_full(code: str, helpers: Mapping[str, str], organisation_id: int) -> Iterator[Problem]:
     """Yield the problem that loading the module raises."""
-    error = full.run(
+    error = run_full(
         code,
         {},
         helpers=helpers,

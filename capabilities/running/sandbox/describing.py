@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capabilities.running.sandbox.monty.checking import PROVIDED
+from capabilities.running.sandbox.monty import PROVIDED
 
 ENTRY = (
     "Write `def run(...)` with the schema's properties as arguments by name; return JSON (dict, list, text, number, "

@@ -10,9 +10,9 @@ from typing import Any
 
 from capabilities.common.confined import Busy, Places
 from capabilities.running.sandbox.advice import advice_for
-from capabilities.running.sandbox.bubblewrap import full
+from capabilities.running.sandbox.bubblewrap import run_full
 from capabilities.running.sandbox.isolation import isolation
-from capabilities.running.sandbox.monty import running as monty
+from capabilities.running.sandbox.monty import run_monty
 from capabilities.running.sandbox.values import MAX_CODE, RUNTIMES, HostFunctions, Limits, RunError, SandboxResult
 
 _places = Places("TOOLHUB_PYTHON_PROCESSES", "TOOLHUB_PYTHON_PROCESSES_PER_ORGANISATION")
@@ -47,9 +47,9 @@ def run_python(
         with _places.taken(organisation_id, begun + limits.seconds, stopped):
             left = replace(limits, seconds=max(0.05, begun + limits.seconds - time.monotonic()))
             if runtime == "monty":
-                result = monty.run(code, arguments, helpers=helpers, limits=left, host=host, stopped=stopped)
+                result = run_monty(code, arguments, helpers=helpers, limits=left, host=host, stopped=stopped)
             else:
-                result = full.run(
+                result = run_full(
                     code,
                     arguments,
                     helpers=helpers,

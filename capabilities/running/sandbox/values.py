@@ -11,6 +11,8 @@ RUNTIMES: tuple[Runtime, ...] = ("monty", "full")
 
 #: Characters of code that is taken: a tool's, and of each helper module.
 MAX_CODE = 100_000
+#: Niceness by which a sandbox stands behind the service's own processes when both want the processor.
+NICE = 10
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pydantic import Field
 from capabilities.contract.approvals import ASKS_ADMINISTRATORS
 from capabilities.contract.context import ToolContext, ToolError
 from capabilities.running.registry import CategorySpec, ServiceSpec, tool
-from capabilities.running.sandbox.bubblewrap.shell import ShellUnavailable, run_shell, why_unavailable
+from capabilities.running.sandbox import ShellUnavailable, run_shell, why_no_shell
 from sessions.access import visible_sessions
 from sessions.doors.builtin._shell_commands import shell_refusal
 from sessions.models import OPEN_STATUSES, UNENDED, Approval, ApprovalStatus, Turn, TurnEvent, TurnStatus
@@ -149,7 +149,7 @@ def shell_exec(
 
 
 def _check_sandbox() -> None:
-    why = why_unavailable()
+    why = why_no_shell()
     if why:
         raise ToolError(why, nothing_came=True)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from capabilities.running.sandbox import isolation, shell
+from capabilities.running.sandbox import isolation
+from capabilities.running.sandbox.bubblewrap import shell
 from sessions.loop.conversation.history import OUTCOME_UNKNOWN
 from tests.capabilities.running.mcp_client.over_http import raw_server
 from tests.processes import alive, children_of, wait_for

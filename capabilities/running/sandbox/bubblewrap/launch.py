@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from capabilities.running.sandbox.values import NICE
+
 #: The user of organisation 0, where the service runs as root; that of another has its key added. Nobody else's.
 FIRST_USER = 1_879_048_192
-#: Niceness by which a sandbox stands behind the service's own processes when both want the processor.
-NICE = 10
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 #: Options of bubblewrap that show a file or folder of the machine: source, then target.
 BINDS = ("--bind", "--ro-bind")

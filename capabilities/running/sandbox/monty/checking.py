@@ -19,8 +19,6 @@ from capabilities.running.sandbox.monty.running import Loading, MontyEnded, os_p
 from capabilities.running.sandbox.values import HostFunctions, Limits, Problem
 from toolhub.bounded_json import load_json
 
-module_advice = gaps.module_advice
-
 #: For loading code once: no way to the web, and little time.
 LIMITS = Limits(seconds=3.0, memory=64_000_000, output=10_000, host_calls=0)
 #: Findings that the type check is sure of; the rest of what it says is a doubt.

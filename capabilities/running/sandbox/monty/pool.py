@@ -17,7 +17,7 @@ from django.conf import settings
 from pydantic_monty import Monty
 from pydantic_monty._binary import find_monty_binary
 
-from capabilities.running.sandbox.bubblewrap.launch import NICE
+from capabilities.running.sandbox.values import NICE
 
 #: Seconds that one piece of code may keep its process busy before the process is ended, whatever its limits say.
 REQUEST_SECONDS = 130.0

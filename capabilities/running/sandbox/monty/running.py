@@ -97,6 +97,14 @@ def run(
     )
 
 
+def why_no_monty() -> str:
+    """Return why the interpreter does not work here, tried with a call; "" where it does."""
+    result = run(
+        "def run(): return 1", {}, helpers={}, limits=Limits(), host=HostFunctions(), stopped=threading.Event()
+    )
+    return "" if result.value == 1 else f"The interpreter does not work here: {result.error}"
+
+
 CALL = """\
 import json as __json
 __json.dumps(run(**__arguments), allow_nan=False)
