@@ -26,7 +26,7 @@ def advice_for(error: RunError) -> str:
     """A sentence that says what to write instead, or empty."""
     absent = re.search(r"No module named '([\w.]+)'", error.message)
     if absent:
-        return gaps.module_advice(absent[1])
+        return f"{gaps.module_advice(absent[1])} {gaps.in_full(absent[1])}".strip()
     name = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", error.message)
     if name:
         return gaps.INSTEAD.get(f"{name[2]}.{name[1]}", "")

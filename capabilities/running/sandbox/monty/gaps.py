@@ -101,16 +101,15 @@ INSTEAD = {
     "zoneinfo.ZoneInfo": "Call `now_in('Europe/Berlin')`, or `in_zone(moment, 'Europe/Berlin')`: both are "
     "there without import.",
     "statistics.NormalDist": "Use `statistics.mean` and `statistics.stdev`, and `math.erf` for the distribution.",
-    "html.unescape": "Write `text.replace('&amp;', '&')` and so on for the entities that occur.",
-    "contextlib.contextmanager": "Write a class with `__enter__` and `__exit__`, or `try` and `finally`.",
-    "contextlib.ExitStack": "Write `with` blocks inside one another.",
-    "string.Template": "Write `text.replace('$name', value)`, or an f-string.",
-    "string.Formatter": "Write `text.format(...)`, or an f-string.",
-    "textwrap.TextWrapper": "Call `textwrap.wrap` or `textwrap.fill`.",
-    "operator.methodcaller": "Write `lambda x: x.method()`.",
+    "statistics.quantiles": "Sort the numbers, and take those at `len(numbers) * part // parts`.",
+    "statistics.multimode": "Use `collections.Counter`.",
+    "statistics.geometric_mean": "Write `math.exp(statistics.mean([math.log(x) for x in numbers]))`.",
+    "statistics.harmonic_mean": "Write `len(numbers) / sum([1 / x for x in numbers])`.",
+    "urllib.parse.urlsplit": "Write `address.partition('?')`, and `split('/')` for host and path.",
+    "urllib.parse.urlparse": "Write `address.partition('?')`, and `split('/')` for host and path.",
+    "urllib.parse.urljoin": "Put host and path together: `base.rstrip('/') + '/' + path`.",
     "io.BytesIO": "Use `bytes`, and slice them.",
     "io.TextIOWrapper": "Use `text.splitlines()`.",
-    "uuid.uuid1": "Call `uuid.uuid4()`.",
     "urllib.request": "Call `http_get(url, params)`: it is there without import, and returns a dict with "
     "status, headers and body.",
     "urllib.error": "`http_get` raises OSError where the web does not answer; a status is in the dict that it returns.",
@@ -125,6 +124,14 @@ INSTEAD = {
 MODULES_INSTEAD = {
     "enum": "Write constants: `WARN = 'warn'`, or a class with plain class variables and no base, and "
     "take `.value` away.",
+    "calendar": "Use `date` and `timedelta`: a month ends on the day before the next one begins.",
+    "contextlib": "Write `try`, `except` and `finally`, or a class with `__enter__` and `__exit__`.",
+    "heapq": "Write `sorted(items)[:n]`; `bisect.insort` keeps a list in order.",
+    "html": "Write `text.replace('&', '&amp;').replace('<', '&lt;')`, or the other way round.",
+    "operator": "Write a lambda: `key=lambda one: one['name']`.",
+    "string": "Write the letters out, and an f-string in place of `Template`.",
+    "textwrap": "Put the words of `text.split()` together in a loop; cut with `text[:n]`.",
+    "uuid": "Write `f'{random.getrandbits(128):032x}'`, or `hashlib.sha256(text.encode()).hexdigest()[:32]`.",
     "abc": "Leave it out: classes cannot inherit here.",
     "requests": "Call `http_get(url, params)` or `http_post(url, body)`: both are there without import, "
     "and return a dict "
@@ -186,6 +193,11 @@ MODULES_INSTEAD = {
     "getpass": "Take the value as an argument of `run`.",
     "argparse": "Take the values as arguments of `run`.",
     "django": "Call `http_get` of a REST API: nothing of this service is at hand.",
+}
+#: Modules of the library that do nothing in full Python either: no network, no program, no process and thread beside.
+NOWHERE = {
+    *("ctypes", "concurrent", "http", "multiprocessing", "queue"),
+    *("signal", "socket", "subprocess", "threading", "urllib"),
 }
 #: Methods that values of built-in types do not have: name -> what to write instead.
 METHODS_INSTEAD = {
@@ -325,13 +337,20 @@ def module_advice(module: str) -> str:
     return MODULES_INSTEAD.get(module.partition(".")[0], "") or INSTEAD.get(module, "")
 
 
+def in_full(module: str) -> str:
+    """Return a sentence that names full Python for a module that it has, or empty."""
+    first = module.partition(".")[0]
+    return "Full Python has it." if first in sys.stdlib_module_names and first not in NOWHERE else ""
+
+
 def of_module(one: Mapping[str, Any], provided: str) -> Problem:
     """Return the problem of a module that is not there."""
     module = one.get("module") or one["name"]
     first = module.partition(".")[0]
     what = "is not here" if first in sys.stdlib_module_names else "is not installed here, as nothing is"
     advice = INSTEAD.get(one["name"], "") or INSTEAD.get(module, "") or MODULES_INSTEAD.get(first, "")
-    return Problem(one["line"], one["column"], f"The module {module} {what}.", advice or f"There are {provided}.")
+    advice = f"{advice or f'There are {provided}.'} {in_full(module)}".strip()
+    return Problem(one["line"], one["column"], f"The module {module} {what}.", advice)
 
 
 def of_name(one: Mapping[str, Any], name: str) -> Problem:

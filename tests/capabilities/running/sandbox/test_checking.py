@@ -117,6 +117,10 @@ def run(items):
         ("import urllib.request", "http_get(url, params)"),
         ("from datetime import UTC", "timezone.utc"),
         ("import nothing_such", "There are json, re,"),
+        ("import uuid", "Full Python has it."),
+        ("import operator", "Full Python has it."),
+        ("import plistlib", "Full Python has it."),
+        ("from urllib.parse import urljoin", "base.rstrip('/')"),
         ("from statistics import NormalDist", "statistics.stdev"),
         ("import html; html.unescape('x')", "replace("),
         ("from statistics import *", "Name what you use."),
@@ -232,3 +236,20 @@ def test_what_has_an_advice_is_not_there(name: str) -> None:
 @pytest.mark.parametrize("name", list(gaps.MODULES_INSTEAD))
 def test_a_module_with_an_advice_is_not_there(name: str) -> None:
     assert ran(f"import {name}\n\ndef run():\n    return 1\n").error is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [("uuid", True), ("enum", True), ("socket", False), ("urllib.request", False), ("numpy", False)],
+)
+def test_a_module_that_only_full_python_has_is_refused_with_that_word(name: str, is_named: bool) -> None:
+    code = f"import {name}\n\ndef run():\n    return 1\n"
+    problem, error = checked(code)[0], ran(code).error
+
+    assert error is not None
+    assert [("Full Python" in text) for text in (problem.advice, error.advice)] == [is_named, is_named]
+
+
+@pytest.mark.parametrize("name", sorted(gaps.NOWHERE - {"urllib"}))
+def test_a_module_of_nowhere_has_an_advice_of_its_own(name: str) -> None:
+    assert gaps.module_advice(name)

@@ -1,4 +1,4 @@
-"""`io`: StringIO, for reading from text and for writing to it."""
+"""`io`: StringIO, which `csv` reads from and writes to."""
 
 from typing import Any
 
@@ -9,42 +9,23 @@ class StringIO:
         self._at = 0
 
     def read(self, size: Any = -1) -> str:
-        end = len(self._text) if size is None or size < 0 else self._at + size
+        return self._to(len(self._text) if size is None or size < 0 else self._at + size)
+
+    def readline(self) -> str:
+        return self._to(self._text.find("\n", self._at) + 1 or len(self._text))
+
+    def _to(self, end: int) -> str:
         found = self._text[self._at : end]
         self._at += len(found)
-        return found
-
-    def readline(self, size: Any = -1) -> str:
-        end = self._text.find("\n", self._at) + 1
-        if end == 0:
-            end = len(self._text)
-        if size is not None and size >= 0:
-            end = min(end, self._at + size)
-        found = self._text[self._at : end]
-        self._at += len(found)
-        return found
-
-    def readlines(self) -> list[str]:
-        found = []
-        line = self.readline()
-        while line:
-            found.append(line)
-            line = self.readline()
         return found
 
     def write(self, s: str) -> int:
         if not isinstance(s, str):
             raise TypeError("string argument expected")
-        if self._at == len(self._text):
-            self._text += s
-        else:
-            self._text = self._text[: self._at] + s + self._text[self._at + len(s) :]
-        self._at += len(s)
+        end = self._at + len(s)
+        self._text = self._text[: self._at] + s + self._text[end:]
+        self._at = end
         return len(s)
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
 
     def getvalue(self) -> str:
         return self._text
@@ -56,10 +37,11 @@ class StringIO:
     def tell(self) -> int:
         return self._at
 
-    def truncate(self, size: Any = None) -> int:
-        end = self._at if size is None else size
-        self._text = self._text[:end]
-        return int(end)
+    def readlines(self) -> list[str]:
+        found = []
+        while self._at < len(self._text):
+            found.append(self.readline())
+        return found
 
     def close(self) -> None:
         return None
