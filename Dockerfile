@@ -7,7 +7,7 @@ ARG OTEL=
 COPY requirements/run.txt requirements/otel.txt /tmp/
 RUN python -m venv /opt/venv \
  && python -m pip install --no-cache-dir --quiet --disable-pip-version-check uv==0.13.9 \
- && uv pip install --quiet --no-cache --python /opt/venv/bin/python --require-hashes --compile-bytecode -r /tmp/run.txt ${OTEL:+-r /tmp/otel.txt}
+ && uv pip install --quiet --no-cache --python /opt/venv/bin/python --require-hashes --no-deps --compile-bytecode -r /tmp/run.txt ${OTEL:+-r /tmp/otel.txt}
 
 FROM ${PYTHON_IMAGE}
 RUN apt-get update -qq \

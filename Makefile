@@ -3,7 +3,8 @@ PYTHON ?= python3
 UV_VERSION := 0.13.9
 VENV := .venv
 PY := $(VENV)/bin/python
-UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --compile-bytecode
+# The lock files are whole, so nothing is added to them (`--no-deps`).
+UV_INSTALL := $(VENV)/bin/uv pip install -q --python $(PY) --require-hashes --no-deps --compile-bytecode
 export PYTHONDONTWRITEBYTECODE :=
 # The certificates that this machine trusts, as pip does: a TLS proxy's too.
 export UV_SYSTEM_CERTS ?= 1
@@ -54,9 +55,9 @@ format: $(VENV)/.dev
 # Hashes, no addresses: the lock files say what, the client's own settings say from where.
 lock: $(VENV)/bin/uv
 	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
-	  --extra postgres pyproject.toml -o requirements/run.txt
+	  --extra postgres --extra vectors pyproject.toml -o requirements/run.txt
 	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
-	  --extra postgres --extra otel --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+	  --extra postgres --extra vectors --extra otel --group dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | \
 	  $(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url \
 	  --python-version 3.11 -c requirements/dev.txt - -o requirements/otel.txt

@@ -1,7 +1,8 @@
 """Vectors of words, from a static table that a package brings: near words have near vectors, without a model to run.
 
-The table is wordllama's (MIT): 32,000 pieces of words with 256 numbers each, 16 MB on disk. It is read at first use,
-once a process. Where the package is missing, ranking goes on by words alone.
+The table is wordllama's (MIT), of the extra `vectors`: 32,000 pieces of words with 256 numbers each, 16 MB on disk. Its
+files are read at first use, once a process; nothing of the package is imported, and nothing is downloaded. Where they
+are missing, ranking goes on by words alone.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
-from tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Floats = NDArray[np.float32]
 
@@ -81,7 +84,12 @@ class Table:
 
 @lru_cache(maxsize=1)
 def table() -> Table | None:
-    """The table, read at the first call; None where the package is not installed or has other files."""
+    """The table, read at the first call; None where the extra is not installed or has other files."""
+    try:
+        from safetensors.numpy import load_file  # noqa: PLC0415 -- leaf
+        from tokenizers import Tokenizer  # noqa: PLC0415 -- leaf
+    except ImportError:
+        return None
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None

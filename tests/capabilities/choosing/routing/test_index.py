@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +18,8 @@ from capabilities.choosing.routing.documents import Document, document_of, param
 from capabilities.choosing.routing.features import features_of
 from capabilities.choosing.routing.index import build_index, index_key
 from capabilities.choosing.routing.words import language_of, stem, words_of
+from tests.paths import ROOT
+from tests.vectors import with_vectors
 
 A = Document("issue_create", "Create an issue", "title body", "jira", "jira", ("ticket",))
 B = Document("mail_send", "Send a mail", "to body", "mail")
@@ -50,8 +56,12 @@ def test_the_features_of_a_document_are_its_words_by_field() -> None:
     assert found.pairs == (("issu", "creat"), ("creat", "issu"))
 
 
-def test_an_index_without_a_table_has_no_vectors_and_the_rest_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "find_spec", lambda name: None)
+@pytest.mark.parametrize("missing", ["wordllama", "tokenizers", "safetensors.numpy"])
+def test_an_index_without_a_table_has_no_vectors_and_the_rest_alike(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(embedding, "find_spec", lambda name: None if name == missing else find_spec(name))
     embedding.table.cache_clear()
     try:
         index = build_index([A, B])
@@ -63,6 +73,7 @@ def test_an_index_without_a_table_has_no_vectors_and_the_rest_alike(monkeypatch:
     assert np.array_equal(index.impacts, build_index([A, B]).impacts)
 
 
+@with_vectors
 def test_the_table_gives_near_words_near_vectors() -> None:
     table = embedding.table()
     assert table is not None
@@ -71,6 +82,29 @@ def test_the_table_gives_near_words_near_vectors() -> None:
     assert float(issue @ ticket) > 0.5 > float(issue @ song)
     assert np.allclose(np.linalg.norm(table.vectors(["jira", "thermostat"]), axis=1), 1)
     assert table.vectors([]).shape == (0, table.size)
+
+
+@with_vectors
+def test_the_table_is_read_from_the_installed_files_without_a_network_or_a_client_of_hubs() -> None:
+    script = (
+        "import sys\n"
+        "def refuse(event, _):\n"
+        "    if event.startswith('socket.'): raise SystemExit(event)\n"
+        "sys.addaudithook(refuse)\n"
+        "sys.modules.update(dict.fromkeys(('huggingface_hub', 'requests')))\n"
+        "from capabilities.choosing.routing.embedding import table\n"
+        "print(table().text_vectors(['delete the ticket']).shape, 'wordllama' in sys.modules)\n"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (ran.stdout.strip(), ran.stderr) == ("(1, 256) False", "")
+
+
+def test_what_is_installed_brings_the_table_and_no_client_of_hubs() -> None:
+    locked = set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements" / "run.txt").read_text(), re.MULTILINE))
+
+    assert locked & {"wordllama", "tokenizers", "huggingface-hub", "hf-xet", "requests"} == {"wordllama", "tokenizers"}
 
 
 @pytest.mark.parametrize(
