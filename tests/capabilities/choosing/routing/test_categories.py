@@ -7,6 +7,7 @@ import pytest
 from capabilities.choosing.routing.categories import category_index, rank_categories
 from capabilities.choosing.routing.documents import Document
 from capabilities.choosing.routing.keywords import Keywords
+from tests.vectors import with_vectors
 
 KEYWORDS = Keywords.of(
     {
@@ -40,6 +41,7 @@ def test_a_word_near_to_a_keyword_finds_its_category_too() -> None:
     assert "ha" in names("switch the lamp in the bathroom on")
 
 
+@with_vectors
 def test_what_no_category_knows_goes_to_the_one_that_searches_in_general() -> None:
     assert "web" in names("how much is a flight to Lisbon")
 

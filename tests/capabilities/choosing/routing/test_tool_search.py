@@ -7,6 +7,7 @@ import pytest
 from capabilities.choosing.routing.documents import Document
 from capabilities.choosing.routing.index import build_index
 from capabilities.choosing.routing.tool_search import Searched, names_found, score_of, words_of
+from tests.vectors import with_vectors
 
 READ = Searched("file_read", "files", "Read a text of the workspace.", "file")
 NOUNS = ("page", "ticket", "board", "user", "sprint", "comment", "label", "branch", "invoice", "order")
@@ -141,6 +142,7 @@ def test_what_ranks_far_below_the_best_is_left_out() -> None:
     assert len(found) < len(THOUSAND) / 2
 
 
+@with_vectors
 def test_a_word_that_no_tool_has_finds_what_is_near_in_meaning_for_models_alone() -> None:
     assert names_found(THOUSAND, "bookmark") == []
     assert len(names_found(THOUSAND, "bookmark", near=True)) > 0

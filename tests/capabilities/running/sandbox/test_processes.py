@@ -17,6 +17,7 @@ import pytest
 from capabilities.running.sandbox import HostError, HostFunctions, isolation
 from capabilities.running.sandbox.bubblewrap import launch, machine, zygotes
 from capabilities.running.sandbox.monty.pool import pool
+from capabilities.running.sandbox.values import NICE
 from tests.capabilities.running.sandbox.running import ACME, GLOBEX, ran
 from tests.paths import ROOT
 
@@ -209,14 +210,14 @@ class TestFull:
 def test_monty_stands_behind_everything_else_that_wants_the_processor() -> None:
     assert ran(ONE).value == 1
 
-    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in interpreters()} == {launch.NICE}
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in interpreters()} == {NICE}
 
 
 def test_full_python_stands_behind_everything_else_as_a_user_of_its_own(full_python: None) -> None:
     for organisation_id in (ACME, GLOBEX):
         assert ran(ONE, runtime="full", organisation_id=organisation_id).value == 1
         pid = zygotes.status(organisation_id)["pid"]
-        assert os.getpriority(os.PRIO_PROCESS, pid) == launch.NICE
+        assert os.getpriority(os.PRIO_PROCESS, pid) == NICE
         status = Path(f"/proc/{pid}/status").read_text()
         assert status.partition("Uid:")[2].split()[0] == str(launch.user_of(organisation_id) or os.geteuid())
 
