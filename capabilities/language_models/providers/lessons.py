@@ -24,6 +24,7 @@ HISTORY_WORDS = {
     "call_ids": "Ids of calls are sent in the length that the model takes.",
     "no_empty_text": "Empty messages are sent with a word in them.",
     "no_null_text": "Replies that are all calls are sent with an empty text.",
+    "no_system": "What stands for the system is sent with the user’s first message.",
     "system_first": "What stands for the system is sent in front.",
     "alternate": "Messages of one role in a row are sent as one.",
     "user_first": "The conversation is sent with a user’s message in front.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capabilities.models import Dialect
-from sessions.loop.clients.finishing import finish_of
+from sessions.loop.clients.finishing import finish_of, stronger
 from sessions.loop.clients.replies import MAX_EXTRAS, Piece, ReplyReader, line, text_of
 from sessions.loop.clients.requests import CallSettings, given, written
 
@@ -37,6 +37,9 @@ class ChatReader(ReplyReader):
     _speaks: int | None = None
     _calls: int | None = None
     _ends: dict[int, str] = field(default_factory=dict)
+    #: The words as they came, thoughts and calls in them too; and whether they came in messages, and not in pieces.
+    _whole: list[str] = field(default_factory=list)
+    _is_of_messages: bool = False
     #: Thoughts as they came, and how much of them is kept at most: they are of use whole or not at all.
     _thoughts: dict[str, list[Any]] = field(default_factory=dict)
     _room: int = MAX_EXTRAS
@@ -46,6 +49,7 @@ class ChatReader(ReplyReader):
         return self._add_answer(event)
 
     def add_whole(self, answer: Any) -> str:
+        answer = _unwrapped(answer)
         self.events += isinstance(answer, Mapping) and (
             "choices" in answer or isinstance(answer.get("message"), Mapping)
         )
@@ -53,12 +57,17 @@ class ChatReader(ReplyReader):
 
     def _add_answer(self, answer: Any) -> str:
         """Either form: some providers send a whole message in a stream."""
+        answer = _unwrapped(answer)
         if not isinstance(answer, Mapping):
             return ""
         for counted in (answer.get("x_groq"), answer):
             self.add_usage(counted.get("usage") if isinstance(counted, Mapping) else None)
         self.add_model(answer.get("model"))
-        return "".join([self._add_choice(place, each) for place, each in enumerate(_choices(answer))])
+        choices = _choices(answer)
+        added = "".join([self._add_choice(place, each) for place, each in enumerate(choices)])
+        if not choices:
+            self.add_finish(answer.get("finish_reason"))
+        return added
 
     def _add_choice(self, place: int, choice: Mapping[str, Any]) -> str:
         """Some providers split a reply into choices: words are read of the first that has any, and calls likewise."""
@@ -69,23 +78,28 @@ class ChatReader(ReplyReader):
         added = self._add_message(delta, number) if isinstance(delta, Mapping) and delta else ""
         if isinstance(message, Mapping):
             added += self._add_message(self._unsaid_of(message), number, is_whole=True)
+            self._is_of_messages = self._is_of_messages or not isinstance(delta, Mapping)
         elif isinstance(choice.get("text"), str):
             added += self._add_message({"content": choice["text"]}, number)
-        self._ends[number] = finish_of(
-            choice.get("finish_reason"), choice.get("native_finish_reason")
-        ) or self._ends.get(number, "")
-        said = self._speaks if self._calls is None else self._calls
-        self.add_finish(self._ends.get(number if said is None else said))
+        new = finish_of(*_reasons(choice))
+        self._ends[number] = stronger(self._ends.get(number, ""), new) if new else self._ends.get(number, "")
+        read = self._speaks if self._calls is None else self._calls
+        end = self._ends[number if read is None else read] if read in (None, *self._ends) else ""
+        self.finish_reason = ""
+        self.add_finish(end or next(filter(None, self._ends.values()), ""))
         return added
 
     def _unsaid_of(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A whole message without what came in pieces before it."""
+        """A whole message without what came before it, in pieces or in a message that goes on in this one."""
         if not self.spoke:
             return message
         content = text_of(message.get("content"))
-        said = "".join(self._text)
-        rest = content[len(said) :] if content.startswith(said) else ""
-        return {"content": rest, "tool_calls": message.get("tool_calls") if not self.pieces else None}
+        before = "".join(self._whole)
+        if content.startswith(before):
+            content = content[len(before) :]
+        elif not self._is_of_messages:
+            content = ""
+        return {"content": content, "tool_calls": message.get("tool_calls") if not self.pieces else None}
 
     def extras(self, kept: list[Piece]) -> dict[str, Any]:
         thoughts = {name: _joined(pieces) for name, pieces in self._thoughts.items()} if self._room else {}
@@ -98,6 +112,7 @@ class ChatReader(ReplyReader):
             self._speaks = choice
         if self._speaks in (None, choice):
             added = self.add_written(text)
+            self._whole.append(text)
         self.add_thought(message.get("reasoning_content") or message.get("reasoning"))
         for name in THOUGHTS:
             if message.get(name) and self._room:
@@ -108,29 +123,41 @@ class ChatReader(ReplyReader):
             calls = [{"index": 0, "function": message["function_call"]}]
         if isinstance(calls, list) and calls and self._calls is None:
             self._calls = choice
-        for call in calls if isinstance(calls, list) and self._calls == choice else []:
+        for place, call in enumerate(calls if isinstance(calls, list) and self._calls == choice else []):
             if is_whole:  # each is a call by itself, whatever it is numbered
                 self._last, self._by_id, self._by_index = None, {}, {}
-            self._add_call(call)
+            self._add_call(call, place if len(calls) > 1 else None)
         return added
 
-    def _add_call(self, call: Any) -> None:
+    def _add_call(self, call: Any, place: int | None) -> None:
+        """`place` stands for an index that is missing, where an event has several."""
         if not isinstance(call, Mapping):
             return
         self.spoke = True
         function = call.get("function")
-        function = function if isinstance(function, Mapping) else {}
+        function = function if isinstance(function, Mapping) else call
         id, name = line(call.get("id")), line(function.get("name"))
-        piece = self._last = self._piece_of(call.get("index"), id, name, bool(function.get("arguments")))
+        arguments = next((function[each] for each in ("arguments", "parameters", "input") if function.get(each)), None)
+        piece = self._last = self._piece_of(call.get("index", place), id, name, arguments)
         piece.id = piece.id or id
-        piece.name = piece.name or name
+        piece.name = self._name_of(piece, name)
         if id:
             self._by_id.setdefault(id, piece)
-        piece.add_arguments(function.get("arguments"))
+        piece.add_arguments(arguments)
         if call.get(OF_CALL):
             piece.extras[OF_CALL] = call[OF_CALL]
 
-    def _piece_of(self, index: Any, id: str, name: str, has_more: bool) -> Piece:
+    def _name_of(self, piece: Piece, name: str) -> str:
+        """The name that a call has by now: some servers send it in pieces, too, or longer each time."""
+        if not piece.name or piece.name in self.names():
+            return piece.name or name
+        longer = next((each for each in (name, piece.name + name) if self._begins_name(each)), "")
+        return longer if longer.startswith(piece.name) else piece.name
+
+    def _begins_name(self, name: str) -> bool:
+        return any(each.startswith(name) for each in self.names())
+
+    def _piece_of(self, index: Any, id: str, name: str, arguments: Any) -> Piece:
         """Return the call that this fragment goes on with: by its id, else its index, else its name, else the last one.
 
         Some servers give every call the index 0, some the same id, some number fragments in place of calls, and some
@@ -139,31 +166,41 @@ class ChatReader(ReplyReader):
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < 1_000_000:
             index = None
         known = self._by_id.get(id) if id else None
-        if known is not None and not self._is_next(known, index, name):
+        if known is not None and not self._is_next(known, index, name, arguments):
             return known
         if index is not None:
             at = self._by_index.get(index)
-            if at is None or self._is_other(at, id, name):
+            if at is None or self._is_other(at, id, name, arguments):
                 at = self._by_index[index] = self.add_piece(index)
             return at
         if known is not None or (id and name) or self._last is None:
             return self.add_piece(len(self.pieces))
-        if name and (name != self._last.name or not has_more or self._last.is_complete):
+        if name and (name != self._last.name or not arguments or self._last.is_complete):
             return self.add_piece(len(self.pieces))
         return self._last
 
-    def _is_next(self, known: Piece, index: int | None, name: str) -> bool:
+    def _is_next(self, known: Piece, index: int | None, name: str, arguments: Any) -> bool:
         """Return whether a fragment under the id of a call begins another one all the same."""
-        if index is None or self._by_index.get(index) is known:
-            return bool(name) and name != known.name and known.is_complete
-        return index in self._by_index or (bool(name) and (not known.arguments or known.is_complete))
+        at = self._by_index.get(index) if index is not None else None
+        if index is None or at is known:
+            is_same = name == known.name and arguments in (None, "", known.arguments)
+            return bool(name) and not is_same and known.is_complete
+        if at is not None:
+            return at.id in ("", known.id)
+        return bool(name) and (not known.arguments or known.is_complete)
 
-    @staticmethod
-    def _is_other(known: Piece, id: str, name: str) -> bool:
+    def _is_other(self, known: Piece, id: str, name: str, arguments: Any) -> bool:
         """Return whether a fragment at the index of a call begins another one."""
         if not name or not known.name:
             return False
-        return id != known.id if id and known.id else (name != known.name or known.is_complete)
+        if id and known.id and id != known.id:  # some give each fragment an id of its own
+            goes_on = isinstance(arguments, str) and arguments and arguments.lstrip()[:1] != "{"
+            return not (goes_on and known.arguments and name == known.name and not known.is_complete)
+        if id and known.id:
+            return False
+        longer = name if name.startswith(known.name) else known.name + name
+        is_more = not known.arguments and known.name not in self.names() and self._begins_name(longer)
+        return known.is_complete if name == known.name else not is_more
 
 
 def _length(value: Any) -> int:
@@ -208,9 +245,27 @@ def _choices(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     choices = answer.get("choices")
     if isinstance(choices, list):
         return [each for each in choices if isinstance(each, Mapping)]
+    ended = answer.get("done_reason") or ("stop" if answer.get("done") is True else None)
     if isinstance(answer.get("message"), Mapping):
-        return [{"delta": answer["message"], "finish_reason": answer.get("done_reason")}]
-    return []
+        return [{"delta": answer["message"], "finish_reason": ended}]
+    return [{"finish_reason": ended}] if ended else []
+
+
+def _unwrapped(answer: Any) -> Any:
+    """Some proxies put the answer into another object."""
+    for name in ("data", "result"):
+        inner = answer.get(name) if isinstance(answer, Mapping) and "choices" not in answer else None
+        if isinstance(inner, Mapping) and "choices" in inner:
+            return inner
+    return answer
+
+
+def _reasons(choice: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Why a choice ended, and what else says so: some servers say it in the delta, or by another name."""
+    delta = choice.get("delta")
+    places = [choice, delta] if isinstance(delta, Mapping) else [choice]
+    found = [each[name] for each in places for name in ("finish_reason", "finishReason") if each.get(name)]
+    return found[0] if found else None, choice.get("native_finish_reason") or choice.get("stop_reason")
 
 
 READER: type[ReplyReader] = ChatReader

@@ -1,7 +1,8 @@
 """Provider's words about an error, read from a body of any shape. Pure.
 
 Bodies are an object, a list of objects (Gemini), `detail` as a text or as a list (FastAPI), a text, a page of HTML, an
-event of a stream, or JSON in a string inside of one of these (OpenRouter's `metadata.raw`).
+event of a stream, markup of any kind, or JSON in a string inside of one of these (OpenRouter's `metadata.raw`); bytes
+may be packed, or in an encoding that nothing names.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import html
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from capabilities.running.mcp_client.words import readable
 from toolhub.bounded_json import load_json
 
 #: Characters of a body that are read, and how deep.
@@ -46,13 +49,19 @@ _WORDS = (
     "data",
     "text",
 )
-_MORE = ("metadata", "raw", "innererror", "inner_error", "body")
+_MORE = ("metadata", "raw", "innererror", "inner_error", "body", "cause")
 _NAMES = ("code", "type", "status", "reason", "__type", "title")
 _UNSEEN = re.compile(r"<(script|style|svg)\b.*?(?:</\1>|\Z)|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^<>]*>")
-_IS_HTML = re.compile(r"\s*(?:<!doctype|<html|<head|<body|<h1|<center|<title|<\?xml)", re.IGNORECASE)
+_IS_MARKUP = re.compile(r"\s*<(?:[!?]|(?P<tag>[a-z][\w:.-]*)[^<>]*>.*</(?P=tag)\s*>)", re.IGNORECASE | re.DOTALL)
+_IS_EVENT = re.compile(r"(?:data|event|error|id|retry)?:")
+#: A message in a text that holds JSON, or what Python prints of an object, beside other words or cut.
+_MESSAGE = re.compile(
+    r"""['"](?:message|msg|detail)['"]\s*:\s*(?:"((?:[^"\\]|\\.)+)"|'((?:[^'\\]|\\.)+)'|"([^"\\]{20,})\Z)""", re.DOTALL
+)
 _DELAY = re.compile(r"(?:try again|retry|wait)[^.\d]{0,40}?((?:\d+(?:\.\d+)?\s*(?:ms|h|m|s)[a-z]*\s*)+)", re.IGNORECASE)
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)", re.IGNORECASE)
+_PACKED, _UTF_16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -84,13 +93,13 @@ def read_body(body: object) -> ErrorBody:
 def _opened(value: object, depth: int = 0) -> object:
     """JSON that came as a text, in events or bare, as its value; other values as they are."""
     if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
+        value = _decoded(value)
     if not isinstance(value, str):
         return value
-    text = value[:MOST_JSON].strip().lstrip("\ufeff")
-    if text.startswith(("data:", "event:", "error:")):
+    text = value[:MOST_JSON].lstrip("\ufeff").strip()
+    if _IS_EVENT.match(text):
         lines = [line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith(("data:", "error:"))]
-        text = "\n".join(line for line in lines if line != "[DONE]")
+        text = "\n".join(line for line in lines if line != "[DONE]") or text
     if text[:1] in ("{", "[", '"') and depth < MOST_DEPTH:
         try:
             return _opened(load_json(text), depth + 1)
@@ -99,12 +108,26 @@ def _opened(value: object, depth: int = 0) -> object:
     return text[:MOST_READ]
 
 
+def is_odd(body: bytes) -> bool:
+    """Return whether these bytes are packed or in UTF-16, whatever a header says of them."""
+    return body[:2] in (_PACKED, *_UTF_16)
+
+
+def _decoded(body: bytes) -> str:
+    if body[:2] == _PACKED:
+        try:
+            body = zlib.decompressobj(31).decompress(body, MOST_JSON)
+        except zlib.error:
+            return ""
+    return body.decode("utf-16" if body[:2] in _UTF_16 else "utf-8", "replace")
+
+
 def _words(value: object, depth: int) -> str:
     if depth > MOST_DEPTH:
         return ""
     value = _opened(value, depth)
     if isinstance(value, str):
-        return _of_page(value) if _IS_HTML.match(value) else _collapsed(value)
+        return _of_page(value) if _IS_MARKUP.match(value) else _of_text(value)
     if isinstance(value, list):
         return "; ".join(dict.fromkeys(filter(None, (_words(each, depth + 1) for each in value[:MOST_ENTRIES]))))
     return _of_object(value, depth) if isinstance(value, Mapping) else ""
@@ -113,6 +136,9 @@ def _words(value: object, depth: int) -> str:
 def _of_object(value: Mapping[str, Any], depth: int) -> str:
     folded = {str(name).casefold(): each for name, each in list(value.items())[:100]}
     words = next(filter(None, (_words(folded.get(name), depth + 1) for name in _WORDS)), "")
+    if not words:  # under names that nobody knows
+        inner = (each for each in folded.values() if isinstance(each, Mapping | list))
+        words = next(filter(None, (_words(each, depth + 1) for each in list(inner)[:MOST_ENTRIES])), "")
     place = folded.get("loc")
     if isinstance(place, list) and words:
         words = f"{'.'.join(str(each) for each in place)}: {words}"
@@ -127,12 +153,35 @@ def _of_page(text: str) -> str:
     return _collapsed(html.unescape(_TAG.sub(" ", _UNSEEN.sub(" ", text[:MOST_READ]))))
 
 
+def _of_text(text: str) -> str:
+    """The words of a text; of JSON in it that cannot be read, its messages."""
+    if text in ("null", "true", "false"):
+        return ""
+    head, brace, rest = text.partition("{")
+    found = (
+        [_unescaped(next(filter(None, each))) for each in _MESSAGE.findall(rest[:5_000])[:MOST_ENTRIES]]
+        if brace
+        else []
+    )
+    if not found:
+        return _collapsed(text)
+    before = head.strip("\"'b[( \n:-)]},")
+    return _collapsed(": ".join([*([before] if before else []), "; ".join(dict.fromkeys(found))]))
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return str(load_json(f'"{text}"'))
+    except ValueError:
+        return text
+
+
 def _collapsed(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(readable(text)[0].split())
 
 
 def _as_text(value: object) -> str:
-    if value in (None, "", [], {}):
+    if value in (None, "", [], {}, "null", "true", "false"):
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)[:MOST_READ]
 

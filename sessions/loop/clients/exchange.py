@@ -16,15 +16,24 @@ from django.conf import settings
 from capabilities.language_models.providers.vendors import vendor_of
 from capabilities.models import Dialect
 from sessions.loop.clients.dialects import DIALECTS
-from sessions.loop.clients.error_bodies import read_body
 from sessions.loop.clients.errors import ModelError
-from sessions.loop.clients.failures import MAX_SAID, Failed, failure, raise_bad_end, raise_error_object, without_key
+from sessions.loop.clients.failures import (
+    MAX_SAID,
+    Failed,
+    failure,
+    no_reply,
+    raise_bad_end,
+    raise_error_object,
+    without_key,
+)
 from sessions.loop.clients.replies import ReplyReader
-from sessions.loop.clients.transport import Endpoint, begins_with, bounded, sdk, sse_data
+from sessions.loop.clients.transport import DONE, Endpoint, begins_with, bounded, is_done, sdk, sse_events
 from toolhub.bounded_json import JsonMessages, load_json
 
 #: Values of one answer, all events of a stream together: of 8 MB that say anything. Some providers answer deep.
 MOST_VALUES, MOST_DEPTH = 800_000, 500
+#: Names of events that say nothing.
+KEEPS_OPEN = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
 class Exchange:
@@ -98,13 +107,14 @@ class Exchange:
         if self._closed:
             return
         first, self._rest = begins_with(self._rest)
-        if first[:1] in (b"{", b"["):
+        if first[:1] == b"<":
+            raise no_reply(b"".join(self._rest), "The provider answered with a page")
+        if first[:1] in (b"{", b"[") and not first.startswith(DONE.encode()):
             self._read_whole()
-        elif first[:1] == b"<":
-            page = read_body(b"".join(self._rest)).words
-            raise Failed("provider_invalid", f"The provider answered with a page: {page}", again=True)
         else:
             self._read_stream()
+        if not self.reader.events:
+            raise no_reply(first, "The provider's answer is no reply of a model")
         raise_bad_end(self.reader)
         if text := self.reader.end():
             self.items.put(text)
@@ -120,41 +130,41 @@ class Exchange:
         try:
             answer = load_json(received, most_values=MOST_VALUES, most_depth=MOST_DEPTH, constant=float)
         except ValueError as error:
-            if "\n{" in received:  # an object in each line, as Ollama streams
-                lines = [b"data: %s\n\n" % line.encode() for line in received.splitlines() if line.strip()]
-                self._rest = iter(lines)
+            lines = [line.encode() for line in received.splitlines() if line.strip()]
+            if len(lines) > 1:  # an object in each line, as Ollama streams, or one with an end behind it
+                self._rest = iter([b"data: %s\n\n" % line for line in lines])
                 self._read_stream()
                 return
-            raise Failed("provider_invalid", "The provider's answer is not JSON.", again=True) from error
-        if isinstance(answer, list) and len(answer) == 1:
-            answer = answer[0]
+            raise no_reply(received.encode(), "The provider's answer is not JSON") from error
+        answers = answer if isinstance(answer, list) else [answer]
         raise_error_object(answer)
         self.reader.is_streamed = False
-        self.items.put(self.reader.add_whole(answer))
-        if not self.reader.events:
-            raise Failed("provider_invalid", "The provider's answer is no reply of a model.", again=True)
+        for each in answers:
+            self.items.put(self.reader.add_whole(each))
 
     def _read_stream(self) -> None:
         ended, messages = False, JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES, most_depth=MOST_DEPTH)
-        for data in sse_data(self._rest):
+        for name, data in sse_events(self._rest):
             if not data.strip():
                 continue
-            if data.strip() == "[DONE]":
+            if is_done(data):
                 ended = True
                 break
             try:
                 chunk = messages.load(data, constant=float)
             except ValueError as error:
+                if name == "error":
+                    raise_error_object(data, is_error=True)
+                if name in KEEPS_OPEN:
+                    continue
                 # To go on without this piece could change what a call says.
                 raise Failed("provider_invalid", "Part of the provider's answer is not JSON.", again=True) from error
-            raise_error_object(chunk)
+            raise_error_object(chunk, is_error=name == "error")
             if text := self.reader.add_event(chunk):
                 self.items.put(text)
             if self.reader.is_over:
                 break
-        if not self.reader.events:
-            raise Failed("provider_invalid", "The provider's answer is no stream of a reply.", again=True)
-        if not ended and not self.reader.finish_reason:
+        if self.reader.events and not ended and not self.reader.finish_reason:
             raise Failed("provider_reset", "The provider's answer broke off.", again=True)
 
 

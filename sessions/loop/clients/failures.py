@@ -13,7 +13,7 @@ import openai
 
 from capabilities.common.text import storable
 from capabilities.running.egress import EgressRefused
-from sessions.loop.clients.error_bodies import read_body
+from sessions.loop.clients.error_bodies import is_odd, read_body
 from sessions.loop.clients.finishing import ERROR
 from sessions.loop.clients.refusals import Refusal
 from sessions.loop.clients.replies import ReplyReader
@@ -56,12 +56,12 @@ TOO_OFTEN = re.compile(
     r"rate[ _-]?limit|too many requests|throttl|resource_exhausted|requests? per (?:minute|day)|tokens per minute",
     re.IGNORECASE,
 )
-#: Words of servers that cannot make a grammar of a tool's schema (llama.cpp, also with status 500): the same request
-#: fails each time. A model's output that does not fit the grammar is no such thing.
+#: Words of servers that cannot make a grammar of a tool's schema, or a prompt of the conversation (llama.cpp, also with
+#: status 500): the same request fails each time. A model's output that does not fit the grammar is no such thing.
 NO_GRAMMAR = re.compile(
     r"(?:fail\w*|unable|error|could not|cannot)\W+(?:\w+\W+){0,3}(?:pars|compil|build|convert|initiali[sz]|generat)\w*"
     r"\W+(?:\w+\W+){0,5}(?:grammar|json.?schema)|(?:json.?)?schema conversion failed|unrecognized schema"
-    r"|invalid (?:json.?schema|grammar)|invalid schema for (?:function|tool)",
+    r"|invalid (?:json.?schema|grammar)|invalid schema for (?:function|tool)|jinja|chat.?template|template.?error",
     re.IGNORECASE,
 )
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -79,6 +79,11 @@ _STATUSES = {
     "server_error": 500,
     "overloaded_error": 529,
 }
+#: Names under which an answer that is no part of a reply says an error.
+_SAYS_ERROR = frozenset(
+    {"error", "errors", "detail", "message", "msg", "err", "error_msg", "error_message", "errormessage", "fault"}
+    | {"error_description", "status_msg", "reason"}
+)
 #: Meaning of a status, for people; the provider's words follow.
 _TOLD = {
     "provider_auth": "The provider refused the key ({status})",
@@ -102,9 +107,10 @@ class Failed(Exception):
         self.code, self.message, self.again, self.wait, self.refusal = code, message, again, wait, refusal
 
 
-def raise_error_object(answer: Any) -> None:
-    """An error that came with status 200, alone or in the middle of a stream."""
-    error = _error_in(answer)
+def raise_error_object(answer: Any, *, is_error: bool = False) -> None:
+    """Raise Failed for an error that came with status 200, alone or in the middle of a stream. `is_error`: the event
+    around it says that it is one."""
+    error = _error_in(answer) or (answer if is_error else None)
     if not error:
         return
     read = read_body(error)
@@ -114,6 +120,15 @@ def raise_error_object(answer: Any) -> None:
     names = told if isinstance(told, Mapping) else {}
     code, again = _code_of(_status_of(names), read.all[:MAX_REFUSAL])
     raise Failed(code, f"The provider reported: {read.words}", again=again, wait=read.wait if again else None)
+
+
+def no_reply(body: bytes, what: str) -> Failed:
+    """The failure of an answer with status 200 that is no reply and no error object: `what` it is, and its words."""
+    words = read_body(body).words
+    code, again = _code_of(200, words[:MAX_REFUSAL])
+    if code == "provider_rejected":
+        code, again = "provider_invalid", True
+    return Failed(code, f"{what}: {words}" if words else f"{what}.", again=again)
 
 
 def raise_bad_end(reader: ReplyReader) -> None:
@@ -139,12 +154,17 @@ def _error_in(answer: Any) -> Any:
     if answer.get("error"):
         return answer["error"]
     choices = answer.get("choices")
-    if isinstance(choices, list):
+    if isinstance(choices, list) and choices:
         return next((each["error"] for each in choices if isinstance(each, Mapping) and each.get("error")), None)
     is_reply = any(name in answer for name in ("output", "type", "delta", "usage"))
     if is_reply or isinstance(answer.get("message"), Mapping):
         return None
-    return answer if any(answer.get(name) for name in ("detail", "errors", "message")) else None
+    base = answer.get("base_resp")
+    if isinstance(base, Mapping) and base.get("status_code"):
+        return base
+    if answer.get("success") is True or answer.get("code") in (0, 200, "0", "200"):
+        return None
+    return answer if any(str(name).casefold() in _SAYS_ERROR and value for name, value in answer.items()) else None
 
 
 def _inside(answer: Mapping[str, Any], *names: str) -> Any:
@@ -225,7 +245,8 @@ def _status_of(error: Mapping[str, Any]) -> int:
 
 def _body_of(error: openai.APIStatusError) -> object:
     try:
-        return error.response.text or error.body
+        body = error.response.content
+        return body if is_odd(body) else error.response.text or error.body
     except (httpx2.StreamError, ValueError):
         return error.body
 

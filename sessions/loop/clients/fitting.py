@@ -4,10 +4,12 @@ For every model, whatever the conversation came from: a reply without words and 
 its call and each call has one result, and no two calls have the same id. What only some models insist on is a rule,
 known of the vendor or learned from a refusal (`rule_of`):
 
-call_ids          ids are letters and digits of this exact length, or (above EXACT) at most this many characters
+call_ids          ids are letters and digits of this exact length, or (above EXACT) at most this many characters, all of
+                  them letters, digits, _ and -
 no_empty_text     no message is empty
 no_null_text      a reply that is all calls has an empty text, and not none
 system_first      what stands for the system is one message in front
+no_system         what stands for the system is the beginning of the user's first message
 alternate         messages of one role in a row are one
 user_first        the conversation begins with the user
 answered_results  a reply stands between results and the user's next message
@@ -40,7 +42,7 @@ NOTED = "(noted)"
 def fitted(messages: Sequence[Mapping[str, Any]], rules: Rules) -> list[Message]:
     """The conversation under these rules. What needs no change is passed on as it is."""
     found = list(_paired(messages))
-    if "system_first" in rules:
+    if "system_first" in rules or "no_system" in rules:
         found = _system_first(found)
     if "answered_results" in rules:
         found = list(_answered(found))
@@ -48,6 +50,8 @@ def fitted(messages: Sequence[Mapping[str, Any]], rules: Rules) -> list[Message]
         found = list(_merged(found))
     if "user_first" in rules or "alternate" in rules:
         found = _begun_by_user(found)
+    if "no_system" in rules:
+        found = _without_system(found)
     if "no_empty_text" in rules:
         found = list(map(_with_text, found))
     if "no_null_text" in rules:
@@ -63,26 +67,28 @@ def fitted(messages: Sequence[Mapping[str, Any]], rules: Rules) -> list[Message]
 def _paired(messages: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
     """Yield the messages without replies that say nothing, and with one result for each call, right behind it."""
     known: set[str] = set()
-    left: dict[str, str] = {}
+    #: The ids of calls without a result so far: as they are, and as they go out.
+    left: list[tuple[str, str]] = []
     for each in messages:
         message = dict(each)
         if message["role"] != "tool":
-            yield from (_result(id, NO_RESULT) for id in left.values())
-            left = {}
+            yield from (_result(id, NO_RESULT) for _, id in left)
+            left = []
         if message["role"] == "tool":
-            id = left.pop(message["tool_call_id"], None)
-            if id is not None:
-                yield message if id == message["tool_call_id"] else {**message, "tool_call_id": id}
+            pair = next((pair for pair in left if pair[0] == message["tool_call_id"]), None)
+            if pair is not None:
+                left.remove(pair)
+                yield {**message, "tool_call_id": pair[1], "content": message["content"] or ""}
         elif message["role"] != "assistant":
             yield message
         elif message.get("tool_calls"):
             ids = [call["id"] for call in message["tool_calls"]]
             new = [_unlike(id, known) for id in ids]
-            left = dict(zip(ids, new, strict=True))
+            left = list(zip(ids, new, strict=True))
             yield message if new == ids else _with_call_ids(message, new)
         elif _says(message) or message.get("extras"):
             yield message
-    yield from (_result(id, NO_RESULT) for id in left.values())
+    yield from (_result(id, NO_RESULT) for _, id in left)
 
 
 def _unlike(id: str, known: set[str]) -> str:
@@ -123,7 +129,7 @@ def _with_ids(messages: Sequence[Message], length: int) -> Iterator[Message]:
 def sent_id(id: str, length: int) -> str:
     """The id in a form of this length; one that fits stays as it is."""
     if length > EXACT:
-        return id if len(id) <= length else f"call_{_letters(id, length - 5)}"
+        return id if re.fullmatch(f"[a-zA-Z0-9_-]{{1,{length}}}", id) else f"call_{_letters(id, length - 5)}"
     return id if re.fullmatch(f"[a-zA-Z0-9]{{{length}}}", id) else _letters(id, length)
 
 
@@ -146,6 +152,18 @@ def _system_first(messages: Sequence[Message]) -> list[Message]:
     told = [each["content"] for each in messages if each["role"] == "system" and _says(each)]
     others = [each for each in messages if each["role"] != "system"]
     return [{"role": "system", "content": "\n\n".join(told)}, *others] if told else others
+
+
+def _without_system(messages: Sequence[Message]) -> list[Message]:
+    if not messages or messages[0]["role"] != "system":
+        return list(messages)
+    system, *others = messages
+    at = next((place for place, each in enumerate(others) if each["role"] == "user"), None)
+    if at is None:
+        return [{"role": "user", "content": system["content"]}, *others]
+    texts = [system["content"], others[at].get("content")]
+    others[at] = {**others[at], "content": "\n\n".join(text for text in texts if text)}
+    return others
 
 
 def _answered(messages: Sequence[Message]) -> Iterator[Message]:
@@ -189,22 +207,37 @@ def _begun_by_user(messages: list[Message]) -> list[Message]:
 # -- What a refusal teaches -------------------------------------------------------------------------------------------
 
 _ID = r"(?:tool[_ ]?call|function[_ ]?call|call)[_ ]?ids?\b|tool_calls?[\[.\]0-9]*\.?id\b|call_id"
-_EXACT = re.compile(rf"(?:{_ID}).{{0,200}}?(?:length of|exactly|be)\s+(\d{{1,2}})\b", re.IGNORECASE | re.DOTALL)
+_EXACT = re.compile(
+    rf"(?:{_ID}).{{0,200}}?(?:(?:length of|exactly|be)\s+(?:an?\s+)?(\d{{1,2}})\b|(\d{{1,2}})[ -]char)",
+    re.IGNORECASE | re.DOTALL,
+)
 _MOST = re.compile(
     rf"(?:{_ID}).{{0,300}}?(?:max(?:imum)?(?: length)?(?: of)?|at most|longer than|up to|<=)\s*(?:length\s*)?"
     r"(\d{2,3})\b",
     re.IGNORECASE | re.DOTALL,
 )
+#: Ids of other letters are refused, and no length is named.
+_OTHER_IDS = re.compile(
+    rf"(?:{_ID}|tool_use(?:_id|\.id)|tool_calls?\S{{0,20}}\.id).{{0,200}}?(?:pattern|alphanumeric|invalid character)",
+    re.IGNORECASE | re.DOTALL,
+)
+MOST_LETTERS = 40
 _TEXTS = (
     (
         "no_null_text",
-        re.compile(r"expected a string, got null|content.{0,60}none is not an allowed|content.{0,60}\bnull\b", re.I),
+        re.compile(
+            r"expected a string, got null|content.{0,60}none is not an allowed|content.{0,60}\bnull\b"
+            r"|none is not of type.{0,60}content|content.{0,200}input_value=none|input_value=none.{0,200}content",
+            re.IGNORECASE | re.DOTALL,
+        ),
     ),
     (
         "no_empty_text",
         re.compile(
             r"(?:content|text|message|parts?)\b.{0,80}(?:non-?empty|not be empty|be empty|cannot be (?:empty|blank)"
-            r"|non-whitespace|is empty|at least one|must not be blank)|(?:empty|blank) (?:content|text|message)"
+            r"|non-whitespace|is empty|is blank|at least one|must not be blank|minimum number of items)"
+            r"|too short.{0,60}content"
+            r"|(?:empty|blank) (?:content|text|message)"
             r"|must have either content or tool_calls|must include at least one parts? field",
             re.IGNORECASE | re.DOTALL,
         ),
@@ -214,10 +247,18 @@ _TEXTS = (
         re.compile(r"unexpected role '?user'? after role '?tool|user.{0,30}(?:after|follow)\w*.{0,20}tool", re.I),
     ),
     (
+        "no_system",
+        re.compile(
+            r"system(?: role| message| prompt|'? role)?s? (?:is |are )?not (?:supported|allowed)"
+            r"|not support.{0,30}(?:role )?'?system\b|developer instruction is not enabled",
+            re.IGNORECASE,
+        ),
+    ),
+    (
         "system_first",
         re.compile(
             r"unexpected role '?system|system (?:message|role|prompt)s?.{0,60}(?:first|beginning|start|begin)"
-            r"|(?:only|one|single|multiple).{0,20}system (?:message|prompt)",
+            r"|(?:only|one|single|multiple).{0,20}system (?:message|prompt)|first message.{0,30}\bsystem\b",
             re.IGNORECASE,
         ),
     ),
@@ -233,7 +274,7 @@ _TEXTS = (
         "user_first",
         re.compile(
             r"(?:first|begin|start)\w*.{0,60}\buser\b|\buser\b.{0,40}(?:first|begin|start)"
-            r"|function call turn comes immediately after a user turn|unexpected role '?assistant",
+            r"|no user query|function call turn comes immediately after a user turn|unexpected role '?assistant",
             re.IGNORECASE,
         ),
     ),
@@ -245,10 +286,10 @@ def rule_of(refusal: Refusal, in_force: Rules) -> tuple[str, int] | None:
     force."""
     if refusal.status not in REFUSED:
         return None
-    if found := _EXACT.search(refusal.words):
-        return _new("call_ids", int(found[1]), in_force)
-    if found := _MOST.search(refusal.words):
-        return _new("call_ids", int(found[1]), in_force)
+    if found := _EXACT.search(refusal.words) or _MOST.search(refusal.words):
+        return _new("call_ids", int(next(filter(None, found.groups()))), in_force)
+    if _OTHER_IDS.search(refusal.words) and "call_ids" not in in_force:
+        return "call_ids", EXACT if "alphanumeric" in refusal.words else MOST_LETTERS
     for name, words in _TEXTS:
         if words.search(refusal.words) and name not in in_force:
             return name, 0

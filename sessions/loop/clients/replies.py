@@ -26,6 +26,8 @@ MAX_ARGUMENTS = 200_000
 MAX_EXTRAS = 400_000
 #: Calls of one reply that are kept at all; all of them are answered.
 MAX_CALLS = 2_000
+#: Parts of one text, and characters of arguments that are looked at for repetitions.
+MAX_PARTS, MAX_REPEATED = 10_000, 50_000
 CALL_ID = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
 
 
@@ -72,17 +74,23 @@ class Piece:
         return "".join(self._arguments)
 
     @property
+    def whole_arguments(self) -> str:
+        """The arguments; where their pieces are none together, those that are: some servers begin with an empty object,
+        repeat all of it at the end, or send all of it so far each time."""
+        pieces = self._arguments
+        if len(pieces) < 2 or len(self.arguments) > MAX_REPEATED or _is_object(self.arguments):
+            return self.arguments
+        return next(filter(_is_object, (pieces[-1], "".join(pieces[1:]))), self.arguments)
+
+    @property
     def is_complete(self) -> bool:
         """True where the arguments are a whole object by now. Long ones are not looked at."""
         if not self._arguments or self._room < MAX_ARGUMENTS - 20_000 or not self._arguments[-1].rstrip().endswith("}"):
             return False
-        try:
-            return isinstance(load_json(self.arguments), dict)
-        except ValueError:
-            return False
+        return _is_object(self.arguments)
 
     def add_arguments(self, arguments: object) -> None:
-        if isinstance(arguments, Mapping):  # as some local servers send them
+        if arguments is not None and not isinstance(arguments, str):  # as some local servers send them
             arguments = json.dumps(arguments)
         if isinstance(arguments, str) and arguments and self._room:
             self._arguments.append(arguments[: self._room])
@@ -151,7 +159,7 @@ class ReplyReader(ABC):
         """The reply as far as it has come."""
         self.end()
         kept = [piece for piece in sorted(self.pieces, key=lambda piece: piece.order) if piece.name or piece.arguments]
-        calls = tuple(Call(piece.id, piece.name, piece.arguments) for piece in kept)
+        calls = tuple(Call(piece.id, piece.name, piece.whole_arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
         unsaid = "".join(self._unsaid)
         return Reply(
@@ -226,12 +234,19 @@ class ReplyReader(ABC):
 
 
 def text_of(content: Any) -> str:
-    """Text that came as a string, or as parts."""
+    """Text that came as a string, as parts, or as one part."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(text_of(part.get("text")) for part in content if isinstance(part, Mapping))
-    return ""
+        return "".join(map(text_of, content[:MAX_PARTS]))
+    return text_of(content.get("text") or content.get("parts")) if isinstance(content, Mapping) else ""
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(load_json(text), dict)
+    except ValueError:
+        return False
 
 
 def line(value: Any) -> str:

@@ -22,6 +22,10 @@ MAX_BYTES = 8_000_000
 #: Bytes of a refusal that are read at all; of one that is compressed, which can become a thousand times as many.
 MAX_ERROR_BYTES = 262_144
 MAX_PACKED_ERROR_BYTES = 16_384
+#: Data that ends a stream.
+DONE = "[DONE]"
+#: Bytes of the beginning of an answer, by which its form is told, and by which it is shown where it has none.
+MAX_BEGINNING = 2_000
 
 
 @dataclass(frozen=True)
@@ -113,23 +117,33 @@ def bounded(response: httpx2.Response) -> Iterator[bytes]:
 
 
 def sse_data(pieces: Iterator[bytes]) -> Iterator[str]:
-    """The data of each server-sent event. Bytes are joined before they are read as UTF-8; CR LF and LF end a line. An
-    event also ends where the next one begins without the empty line between them."""
-    data: list[str] = []
+    """The data of each server-sent event."""
+    return (data for _, data in sse_events(pieces))
+
+
+def sse_events(pieces: Iterator[bytes]) -> Iterator[tuple[str, str]]:
+    """The name and the data of each server-sent event, of those with data. Bytes are joined before they are read as
+    UTF-8; CR LF, LF and CR end a line. An event also ends where the next one begins without the empty line between
+    them, and some servers end a stream without the field's name, or write that twice."""
+    name, data = "", list[str]()
     for line in _lines(pieces):
-        is_data = line.startswith(("data:", "error:"))
-        if data and (not line or line.startswith("event:") or (is_data and _is_whole("\n".join(data)))):
-            yield "\n".join(data)
-            data = []
+        field, _, value = line.lstrip().partition(":")
+        is_data = field in ("data", "error") or line.strip() == DONE
+        if data and (not line or field == "event" or (is_data and _is_whole("\n".join(data)))):
+            yield name, "\n".join(data)
+            name, data = "", []
+        if field in ("event", "error"):
+            name = "error" if field == "error" else value.strip()
         if is_data:
-            data.append(line.partition(":")[2].removeprefix(" "))
+            data.append(DONE if line.strip() == DONE else value.removeprefix(" ").removeprefix("data: "))
     if data:
-        yield "\n".join(data)
+        yield name, "\n".join(data)
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
     begun: list[bytes] = []
-    for piece in pieces:
+    is_first = True
+    for piece in chain(pieces, (b"\n",)):
         first, *lines = piece.split(b"\n")
         begun.append(first)
         if not lines:
@@ -137,14 +151,19 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
         lines.insert(0, b"".join(begun))
         begun = [lines.pop()]
         for raw in lines:
-            yield raw.rstrip(b"\r").decode("utf-8", "replace")
-    if rest := b"".join(begun):
-        yield rest.decode("utf-8", "replace").rstrip()
+            text = raw.rstrip(b"\r").decode("utf-8", "replace")
+            yield from text.removeprefix("\ufeff" if is_first else "").split("\r")
+            is_first = False
+
+
+def is_done(data: str) -> bool:
+    """Return whether this data says that the stream has ended."""
+    return data.strip().strip('"[]').upper() == "DONE"
 
 
 def _is_whole(data: str) -> bool:
     """Return whether this data is an event by itself, and no line of a longer one."""
-    if data.strip() == "[DONE]":
+    if is_done(data):
         return True
     try:
         load_json(data, most_values=800_000, most_depth=500, constant=float)
@@ -158,7 +177,7 @@ def begins_with(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     read: list[bytes] = []
     for piece in pieces:
         read.append(piece)
-        first = b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:16] if piece.strip() else b""
+        first = b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:MAX_BEGINNING] if piece.strip() else b""
         if first and (first[:1] in b"{[<" or len(first) >= 6 or b":" in first):
             return first, chain(read, pieces)
-    return b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:16], iter(read)
+    return b"".join(read).removeprefix(b"\xef\xbb\xbf").lstrip()[:MAX_BEGINNING], iter(read)

@@ -9,6 +9,7 @@ written to a cache cost more than other input (OpenAI from gpt-5.6 on).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,10 +31,14 @@ _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_tokens")
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+#: The names of input and output by dialect.
+_NAMES = {Dialect.CHAT: ("prompt_tokens", "completion_tokens"), Dialect.RESPONSES: ("input_tokens", "output_tokens")}
 #: The names of other dialects, by ours: Bedrock, Gemini, Ollama and llama.cpp in their own forms.
 _ALIASES: Mapping[str, tuple[str, ...]] = {
-    "prompt_tokens": ("inputTokens", "promptTokenCount", "prompt_eval_count", "input_token_count"),
-    "completion_tokens": ("outputTokens", "candidatesTokenCount", "eval_count", "output_token_count"),
+    "prompt_tokens": ("inputTokens", "promptTokens", "promptTokenCount", "prompt_eval_count", "input_token_count"),
+    "completion_tokens": (
+        *("outputTokens", "completionTokens", "candidatesTokenCount", "eval_count", "output_token_count"),
+    ),
     "total_tokens": ("totalTokens", "totalTokenCount", "total_token_count"),
     "cached_tokens": ("cacheReadInputTokens", "cachedContentTokenCount", "cacheReadInputTokenCount"),
     "cache_write_tokens": ("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
@@ -62,7 +67,7 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
     """The usage object of a reply, or of a stream's last piece. None where it does not say input and output."""
     if not isinstance(reported, Mapping):
         return None
-    told = _named(_numbers(reported))
+    told = _named(_numbers(reported), dialect)
     counted = _extracted(told, base_url, dialect)
     if counted is None:
         return None
@@ -134,22 +139,38 @@ def _numbers(reported: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for name, value in reported.items():
         if isinstance(value, Mapping):
-            told[name] = {key: each for key, each in value.items() if _is_count(each)}
-        elif _is_count(value):
-            told[name] = value
+            told[name] = {key: count for key, each in value.items() if (count := _count(each)) is not None}
+        elif (count := _count(value)) is not None:
+            told[name] = count
     return told
 
 
-def _named(told: dict[str, Any]) -> dict[str, Any]:
-    """The object under the names of chat completions, where it has other ones than either dialect."""
-    if "input_tokens" in told or "prompt_tokens" in told:
-        return told
+def _named(told: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """The object under the names of its dialect, where it has other ones; of input, output and total, one that is
+    missing is what the others leave."""
     found = {name: next((told[each] for each in others if each in told), None) for name, others in _ALIASES.items()}
-    return told | {name: value for name, value in found.items() if value is not None}
+    known = {name: value for name, value in found.items() if value is not None} | told
+    (sent, output), *others = _NAMES[dialect], *(names for each, names in _NAMES.items() if each != dialect)
+    for other_sent, other_output in others:
+        for name, other in ((sent, other_sent), (output, other_output)):
+            if other in known:
+                known.setdefault(name, known[other])
+    total = known.get("total_tokens", 0)
+    if output not in known and total > known.get(sent, total):
+        known[output] = total - known[sent]
+    if not known.get(sent) and total > known.get(output, total):
+        known[sent] = total - known[output]
+    return known
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
+def _count(value: object) -> int | None:
+    """The number of tokens, also where it came as a text or with a fraction of zero; None for what is none."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,9}(?:\.0{1,9})?", value):
+        value = float(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
+    return value if is_count else None  # type: ignore[return-value]
 
 
 def _first(told: Mapping[str, Any], names: tuple[str, ...], details: tuple[str, ...] = _INPUT_DETAILS) -> int:

@@ -489,7 +489,7 @@ def test_a_long_message_is_cut_and_storable(provider: ScriptedOpenAI) -> None:
 
     asked = ask(provider)
 
-    assert str(asked.error) == ("The provider rejected the request (400): \ufffd\ufffd" + "x" * 400)[:400]
+    assert str(asked.error) == ("The provider rejected the request (400): " + "x" * 400)[:400]
 
 
 @pytest.mark.parametrize("is_packed", [False, True])

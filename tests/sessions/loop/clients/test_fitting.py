@@ -77,6 +77,33 @@ def test_an_id_that_comes_twice_becomes_another_one_in_call_and_result() -> None
     assert [each["content"] for each in found if each["role"] == "tool"] == ["1", "2"]
 
 
+def test_two_calls_of_one_reply_with_one_id_keep_their_results() -> None:
+    found = fitted([user(), reply(None, "a", "a"), result("a", "1"), result("a", "2")], {})
+
+    ((calls, results),) = ids(found)
+    assert (calls, len(set(calls))) == (results, 2)
+    assert [each["content"] for each in found if each["role"] == "tool"] == ["1", "2"]
+
+
+def test_a_result_without_content_is_an_empty_text() -> None:
+    found = fitted([user(), reply(None, "a"), {"role": "tool", "tool_call_id": "a", "content": None}], {})
+
+    assert found[-1]["content"] == ""
+
+
+@pytest.mark.parametrize("id", ["functions.get:0", "a b", "é", ""])
+def test_an_id_of_other_letters_becomes_one_of_letters_that_are_taken(id: str) -> None:
+    assert sent_id(id, 40).removeprefix("call_").isalnum()
+    assert sent_id(id, 40) == sent_id(id, 40) != sent_id(id + "x", 40)
+
+
+def test_a_model_without_a_system_reads_it_in_front_of_the_users_words() -> None:
+    found = fitted([system("Be brief."), user("one"), reply(), system("Later."), user("two")], {"no_system": 0})
+
+    assert [each["content"] for each in found] == ["Be brief.\n\nLater.\n\none", "yes", "two"]
+    assert fitted([system("Be brief.")], {"no_system": 0}) == [user("Be brief.")]
+
+
 @pytest.mark.parametrize("length", [9, 40, 64])
 @pytest.mark.parametrize("id", [LONG, "call_" + "a" * 59, "a-b_c", "abcdefgh1"])
 def test_ids_fit_the_length_in_call_and_result_and_never_change(id: str, length: int) -> None:
@@ -159,6 +186,20 @@ REFUSALS = [
     ("Conversation roles must alternate user/assistant/user/assistant/...", ("alternate", 0)),
     ("Please ensure that function call turn comes immediately after a user turn.", ("user_first", 0)),
     ("messages: first message must use the user role", ("user_first", 0)),
+    ("messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", ("call_ids", 40)),
+    ("Invalid 'messages[2].tool_calls[0].id': string does not match pattern.", ("call_ids", 40)),
+    ("tool_call_id should be a 9 character alphanumeric string", ("call_ids", 9)),
+    ("tool_call_id must be alphanumeric", ("call_ids", 16)),
+    ("None is not of type 'string' - 'messages.1.content'", ("no_null_text", 0)),
+    ("Input should be a valid string [type=string_type, input_value=None] messages.2.content", ("no_null_text", 0)),
+    ("The text field in the ContentBlock object at messages.1.content.0 is blank.", ("no_empty_text", 0)),
+    ("'messages.3.content' : minimum number of items is 1", ("no_empty_text", 0)),
+    ("'' is too short - 'messages.1.content'", ("no_empty_text", 0)),
+    ("Jinja Exception: System role not supported", ("no_system", 0)),
+    ("Unsupported value: 'messages[0].role' does not support 'system' with this model.", ("no_system", 0)),
+    ("Developer instruction is not enabled for models/gemma-3", ("no_system", 0)),
+    ("Only the first message can have role system", ("system_first", 0)),
+    ("No user query found in messages.", ("user_first", 0)),
     ("This model is overloaded.", None),
     ("Tool call id was a but must be a-z, with a length of 3.", None),
 ]

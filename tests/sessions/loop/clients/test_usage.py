@@ -221,7 +221,9 @@ def test_each_vendors_usage_is_read_as_it_is_billed(vendor: str) -> None:
         {"prompt_tokens": -5, "completion_tokens": 3},
         {"prompt_tokens": True, "completion_tokens": True},
         {"prompt_tokens": 10**12, "completion_tokens": 1},
-        {"prompt_tokens": "10", "completion_tokens": "3"},
+        {"prompt_tokens": "ten", "completion_tokens": "3"},
+        {"prompt_tokens": 10.5, "completion_tokens": 3},
+        {"total_tokens": 13},
         {"prompt_tokens": float("nan"), "completion_tokens": 3},
     ],
 )
@@ -243,7 +245,9 @@ def test_parts_are_never_more_than_their_whole() -> None:
     assert usage == Usage(10, 75, 8, 2, 70, raw=reported)  # reasoning above the output stands beside it
 
 
-@pytest.mark.parametrize(("said", "cached"), [(8, 8), (90, 10), (-5, 0), (True, 0), (10**12, 0), ("8", 0), (None, 0)])
+@pytest.mark.parametrize(
+    ("said", "cached"), [(8, 8), (90, 10), (-5, 0), (True, 0), (10**12, 0), ("8", 8), ("eight", 0), (None, 0)]
+)
 def test_cached_tokens_are_a_part_of_the_input(said: Any, cached: int) -> None:
     reported = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": said}}
 
