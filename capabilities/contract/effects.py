@@ -108,7 +108,7 @@ def guess_effect(
 
 def is_true(value: Any) -> bool:
     """Return whether a sign that makes stricter is given, in whatever form."""
-    return value is True or (isinstance(value, str) and value.strip().lower() == "true") or value == 1
+    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes")) or value == 1
 
 
 def _of_request(method: str, against: list[str], destroys: bool) -> Effect:

@@ -21,6 +21,9 @@ MAX_NAME = 200
 HIDDEN = "(Characters that nobody sees were taken out of this result.)"
 NOTHING = "(The tool returned nothing.)"
 NO_NUMBER = "(A number that JSON does not have, such as NaN, became null.)"
+#: Fields of a block that hold its words, whatever its type; and fields of a result that are no content.
+_WORDS = ("text", "markdown", "html", "json", "content", "value")
+_NO_CONTENT = frozenset({"_meta", "isError", "is_error", "content", "structuredContent", "toolResult", "resultType"})
 _DATA_URL = re.compile(r"\s*data:([\w.+-]+/[\w.+-]+)?[^,]{0,200},", re.IGNORECASE)
 #: Endings of names for media types that are common in results.
 ENDINGS = {
@@ -45,12 +48,19 @@ class _Reading:
     files: list[ResultFile] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     has_hidden: bool = False
+    #: Whether any words of the tool itself came, and not only lines about what else did.
+    has_words: bool = False
     bytes_of_files: int = 0
 
     def add_text(self, text: str) -> None:
         shown, was_hidden = readable(text)
         self.has_hidden = self.has_hidden or was_hidden
+        self.has_words = self.has_words or bool(shown.strip())
         self.lines.append(shown)
+
+    def add_value(self, value: Any) -> None:
+        """A text, or other JSON as one."""
+        self.add_text(value if isinstance(value, str) else json.dumps(finite(value)[0], ensure_ascii=False))
 
     def word(self, value: Any, most: int = MAX_NAME) -> str:
         """A short text in one line."""
@@ -68,7 +78,7 @@ def result_of(sent: Mapping[str, Any]) -> ToolResult:
     if len(blocks) > MAX_BLOCKS:
         reading.lines.append(f"({len(blocks) - MAX_BLOCKS:,} more pieces of content were left out.)")
     structured, had_none = finite(sent.get("structuredContent"))
-    if structured is not None and not any(line.strip() for line in reading.lines):
+    if structured is not None and not reading.has_words:
         reading.add_text(json.dumps(structured, ensure_ascii=False))
     if had_none:
         reading.lines.append(NO_NUMBER)
@@ -80,20 +90,33 @@ def result_of(sent: Mapping[str, Any]) -> ToolResult:
         structured=_as_object(structured),
         files=tuple(reading.files),
         links=tuple(reading.links),
-        is_error=is_true(sent.get("isError")),
+        is_error=is_true(sent.get("isError", sent.get("is_error"))) or _is_bare_error(sent),
     )
 
 
 def _blocks(sent: Mapping[str, Any]) -> list[Any]:
-    """The pieces of content in whatever form: a list, one block, a text, or `toolResult` as in protocol 2024-10-07."""
+    """The pieces of content in whatever form: a list, one block, a text, or `toolResult` as in protocol 2024-10-07. Of
+    a result without any, all that it has."""
     content = sent.get("content")
-    if content is None and "toolResult" in sent:
+    if content is None and sent.get("toolResult") is not None:
         content = sent["toolResult"]
-        if not isinstance(content, str):
-            return [json.dumps(finite(content)[0], ensure_ascii=False)]
+        if isinstance(content, Mapping) and "content" in content:
+            return _blocks(content)
+        return [content if isinstance(content, str) else json.dumps(finite(content)[0], ensure_ascii=False)]
+    if content is None and sent.get("structuredContent") is None:
+        rest = {name: value for name, value in sent.items() if name not in _NO_CONTENT and value is not None}
+        content = next(iter(rest.values())) if len(rest) == 1 else rest or None
+        if isinstance(content, Mapping) and isinstance(content.get("message"), str):
+            content = content["message"]
+        return [] if content is None else [content if isinstance(content, str) else {"text": content}]
     if content is None:
         return []
     return content if isinstance(content, list) else [content]
+
+
+def _is_bare_error(sent: Mapping[str, Any]) -> bool:
+    """Return whether a result has an error in place of content."""
+    return sent.get("content") is None and sent.get("structuredContent") is None and bool(sent.get("error"))
 
 
 def _as_object(structured: Any) -> Mapping[str, Any] | None:
@@ -104,28 +127,39 @@ def _as_object(structured: Any) -> Mapping[str, Any] | None:
 
 
 def _read_block(block: Any, reading: _Reading) -> None:
-    if isinstance(block, str):
-        reading.add_text(block)
+    inner = block.get("content") if isinstance(block, Mapping) else block
+    if isinstance(inner, list) and inner and all(map(_is_leaf, inner)):
+        for each in inner[:MAX_BLOCKS]:
+            _read_block(each, reading)
         return
     if not isinstance(block, Mapping):
         if block is not None:
-            reading.add_text(json.dumps(finite(block)[0], ensure_ascii=False))
+            reading.add_value(block)
         return
     kind = block.get("type")
-    if kind in ("text", None) and isinstance(block.get("text"), str):
-        reading.add_text(block["text"])
-    elif kind in ("image", "audio"):
-        _add_file(block.get("data"), block.get("mimeType"), "", str(kind), reading)
+    if kind in ("image", "audio"):
+        source = block["source"] if isinstance(block.get("source"), Mapping) else block
+        media_type = source.get("mimeType") or source.get("mime_type") or source.get("media_type")
+        _add_file(source.get("data"), media_type, "", str(kind), reading)
     elif kind == "resource_link" and isinstance(block.get("uri"), str):
         address = reading.word(block["uri"], MAX_ADDRESS)
         name = reading.word(block.get("title")) or reading.word(block.get("name")) or address
         about = reading.word(block.get("description"), 500)
         reading.links.append((address, name))
         reading.lines.append(f"[link: {name} <{address}>" + (f": {about}]" if about else "]"))
-    elif kind == "resource" and isinstance(block.get("resource"), Mapping):
-        _read_resource(block["resource"], reading)
+    elif kind == "resource":
+        _read_resource(block["resource"] if isinstance(block.get("resource"), Mapping) else block, reading)
+    elif words := [block[name] for name in _WORDS if block.get(name) is not None]:
+        reading.add_value(words[0])
+    elif not kind:
+        reading.add_value(dict(block))
     else:
         reading.lines.append(f"(content of the type {reading.word(kind) or 'that it has none of'} was left out)")
+
+
+def _is_leaf(block: Any) -> bool:
+    """Return whether it is a block with nothing inside of it."""
+    return isinstance(block, Mapping) and isinstance(block.get("type"), str) and "content" not in block
 
 
 def _read_resource(resource: Mapping[str, Any], reading: _Reading) -> None:

@@ -91,3 +91,41 @@ def test_only_what_the_sdk_says_of_servers_is_left_out_of_the_log(name: str, cap
         each.join()
 
     assert [record.getMessage() for record in caplog.records] == ["from another"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "text", "is_error"),
+    [
+        ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"a": 1}', False),
+        ({"content": [{"type": "text", "text": 5}]}, "5", False),
+        ({"content": [{"type": "TEXT", "text": "hi"}]}, "hi", False),
+        ({"content": [{"type": "markdown", "text": "hi"}]}, "hi", False),
+        ({"content": [{"type": "json", "json": {"a": 1}}]}, '{"a": 1}', False),
+        ({"content": [{"a": 1}]}, '{"a": 1}', False),
+        ({"content": [[{"type": "text", "text": "hi"}]]}, "hi", False),
+        ({"content": [{"type": "tool_result", "content": [{"type": "text", "text": "hi"}]}]}, "hi", False),
+        ({"content": [{"type": "resource", "uri": "a:b", "text": "hi"}]}, "[resource: a:b]\nhi", False),
+        ({"toolResult": {"content": [{"type": "text", "text": "hi"}]}}, "hi", False),
+        ({"toolResult": None}, "(The tool returned nothing.)", False),
+        ({"result": "hi"}, "hi", False),
+        ({"rows": [1], "count": 1}, '{"rows": [1], "count": 1}', False),
+        ({"error": {"code": 1, "message": "boom"}}, "boom", True),
+        ({"error": "boom"}, "boom", True),
+        ({"content": "no", "is_error": True}, "no", True),
+        ({"content": "no", "isError": "yes"}, "no", True),
+        ({"_meta": {"a": 1}}, "(The tool returned nothing.)", False),
+        ({"content": [{"type": "x"}], "structuredContent": [1]}, "(content of the type x was left out)\n[1]", False),
+    ],
+)
+def test_a_result_in_an_odd_form_is_read_whole(sent: dict[str, Any], text: str, is_error: bool) -> None:
+    result = result_of(sent)
+
+    assert (result.text, result.is_error) == (text, is_error)
+
+
+def test_an_image_in_the_form_of_another_vendor_is_a_file() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+
+    (file,) = result_of({"content": [{"type": "image", "source": source}]}).files
+
+    assert (file.media_type, len(file.content)) == ("image/png", 8)
