@@ -19,8 +19,9 @@ from toolhub.bounded_json import JsonRefused, TooMuchJson, load_json
 #: Values of one document, those that aliases repeat included, and how deep they stand in each other.
 MAX_VALUES = 1_000_000
 MAX_DEPTH = 100
-#: Limit for JSON, where each value stands in the text itself; a child process reads it.
-MAX_JSON_BYTES, MAX_JSON_VALUES = 64_000_000, 5_000_000
+#: Limits for JSON, where each value stands in the text itself; a child process reads it. A schema that is nested deeper
+#: than is taken is refused by itself.
+MAX_JSON_BYTES, MAX_JSON_VALUES, MAX_JSON_DEPTH = 64_000_000, 5_000_000, 200
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
@@ -47,7 +48,9 @@ def read_document(text: str) -> Any:
 
 def _from_json(text: str) -> Any:
     try:
-        return load_json(text, most_bytes=MAX_JSON_BYTES, most_values=MAX_JSON_VALUES, most_depth=MAX_DEPTH)
+        return load_json(
+            text, most_bytes=MAX_JSON_BYTES, most_values=MAX_JSON_VALUES, most_depth=MAX_JSON_DEPTH, constant=_null
+        )
     except TooMuchJson as error:
         raise DocumentRefused(f"The document {error}.") from error
     except JsonRefused as error:
@@ -58,6 +61,10 @@ def _from_json(text: str) -> Any:
             broken = error.__cause__
             raise DocumentRefused(f"The JSON is broken in line {broken.lineno}: {broken.msg}.") from error
         raise DocumentRefused(f"The document {str(error)[:200]}.") from error
+
+
+def _null(name: str) -> None:
+    """A number that JSON does not have, such as NaN, costs no document."""
 
 
 def _from_yaml(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from capabilities.contract.documents import DocumentRefused, read_document
-from capabilities.contract.mended_schemas import mended_arguments
+from capabilities.contract.mended_schemas import mended_arguments, mended_schema
 from capabilities.contract.schemas import SchemaRefused, check_schema
 
 #: Keys that a file may have beside its tools.
@@ -38,16 +38,21 @@ def _server(around: dict[str, Any]) -> str:
 
 
 def _mend(tool: dict[str, Any]) -> None:
-    """Put its schema right where it is not taken as it is: `schemaMended` says so, `schemaFlaw` why it is refused."""
+    """Put its schema right where it is not taken as it is, or says something that would not be read: `schemaMended`
+    says so, `schemaFlaw` why it is refused."""
     tool.pop("schemaFlaw", None)
+    sent = tool.get("inputSchema")
+    mended = mended_schema(sent) if _flaw(sent) == "" else mended_arguments(sent)
     tool["schemaMended"] = False
+    if flaw := _flaw(mended):
+        tool["schemaFlaw"] = flaw
+    elif mended != sent:
+        tool["inputSchema"], tool["schemaMended"] = mended, True
+
+
+def _flaw(schema: Any) -> str:
     try:
-        check_schema(tool.get("inputSchema"))
-    except SchemaRefused:
-        mended = mended_arguments(tool.get("inputSchema"))
-        try:
-            check_schema(mended)
-        except SchemaRefused as error:
-            tool["schemaFlaw"] = str(error)
-        else:
-            tool["inputSchema"], tool["schemaMended"] = mended, True
+        check_schema(schema)
+    except SchemaRefused as error:
+        return str(error)
+    return ""

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
-import jsonschema_rs
-
-from capabilities.contract.mended_schemas import TYPES, mended_node
+from capabilities.contract.mended_schemas import PLAIN, TYPES, is_pattern, mended_node
 from capabilities.contract.openapi.references import MAX_CHAIN, Document, OperationRefused, mapping, text
 
 #: Levels of one schema, and parts of all schemas of one operation.
@@ -23,42 +20,14 @@ MAX_PARTS = 800
 MAX_DESCRIPTION, MAX_DEFAULT = 1_000, 500
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-@lru_cache(maxsize=1_000)
-def _is_pattern(pattern: Any) -> bool:
-    """Return whether our validator takes the pattern: one that it does not take would refuse every call."""
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern})
-    except (jsonschema_rs.ValidationError, ValueError):
-        return False
-    return True
-
-
 #: Keywords that are kept as they are, where their value is of the right kind.
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 KEPT: Mapping[str, Callable[[Any], bool]] = {
+    name: PLAIN[name] for name in (*_NUMBERS, *_COUNTS, "uniqueItems", "contentEncoding", "contentMediaType")
+} | {
     "format": lambda value: isinstance(value, str) and len(value) <= 100,
-    "pattern": lambda value: isinstance(value, str) and len(value) <= 2_000 and _is_pattern(value),
-    "minimum": _is_number,
-    "maximum": _is_number,
-    "exclusiveMinimum": _is_number,
-    "exclusiveMaximum": _is_number,
-    "multipleOf": lambda value: _is_number(value) and value > 0,
-    "minLength": _is_count,
-    "maxLength": _is_count,
-    "minItems": _is_count,
-    "maxItems": _is_count,
-    "minProperties": _is_count,
-    "maxProperties": _is_count,
-    "uniqueItems": lambda value: isinstance(value, bool),
-    "contentEncoding": lambda value: isinstance(value, str),
-    "contentMediaType": lambda value: isinstance(value, str),
+    "pattern": lambda value: isinstance(value, str) and len(value) <= 2_000 and is_pattern(value),
 }
 #: Keywords with one schema, and with a list of them.
 ONE = ("additionalProperties", "propertyNames", "contains", "not", "if", "then", "else", "unevaluatedProperties")
@@ -191,7 +160,7 @@ class Schemas:
                 found[name] = several
         patterns = mapping(schema.get("patternProperties"))
         kept = {
-            pattern: self._read(each, level + 1, inside) for pattern, each in patterns.items() if _is_pattern(pattern)
+            pattern: self._read(each, level + 1, inside) for pattern, each in patterns.items() if is_pattern(pattern)
         }
         return found | ({"patternProperties": kept} if kept else {})
 

@@ -54,6 +54,10 @@ def test_values_of_other_schemas_are_what_yaml_says() -> None:
     ]
 
 
+def test_a_number_that_json_does_not_have_is_null() -> None:
+    assert read_document('{"a": NaN, "b": [-Infinity, 1e999], "c": 1}') == {"a": None, "b": [None, None], "c": 1}
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -61,7 +65,7 @@ def test_values_of_other_schemas_are_what_yaml_says() -> None:
         ("# nothing", "empty"),
         ("just words", "neither JSON nor YAML"),
         ('{"a": ', "broken in line 1"),
-        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"a": NaN, "b": nothing}', "broken in line 1"),
         ("a: [", "broken in line"),
         ("a: !!python/object/apply:os.system ['true']", "tag"),
         ("a: !vault x", "tag"),

@@ -152,6 +152,18 @@ def test_what_a_rendered_schema_says(kind: str, path: tuple[str, ...], right: An
     assert told == right
 
 
+def test_a_reference_by_name_leads_to_its_schema_and_one_into_nothing_to_any_value() -> None:
+    schema = of(
+        {"a": {"$ref": "#A"}, "b": {"$ref": "#B"}}, **{"$defs": {"x": {"$anchor": "A", "type": "string", "title": "A"}}}
+    )
+
+    for rules in ALL_RULES.values():
+        told = rendered(schema, rules)["properties"]
+
+        assert told["a"]["type"] == "string"
+        assert "properties" not in told["b"]
+
+
 def test_a_name_that_is_mapped_is_told_in_the_description() -> None:
     told = rendered(of({"$filter": {"type": "string", "description": "Which ones."}}))
 
