@@ -96,6 +96,7 @@
   const SENTENCES = {
     403: "You have no access to this.",
     404: "This is not there any more.",
+    413: "This is more than the server takes. It was not sent.",
     429: "Too many requests. Wait a moment.",
   };
   document.addEventListener("htmx:responseError", (event) => {
