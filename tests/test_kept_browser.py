@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from django.template.loader import render_to_string
 
 from tests.browser import EMAIL, chromium, sign_in
 from tests.paths import ROOT
@@ -185,6 +186,28 @@ def test_a_form_is_kept_when_the_login_was_renewed_in_another_tab(page: Page) ->
     page.goto("/o/acme/agents/new/")
     page.locator("main [name=prompt]").fill(TEXT)
     renewed_elsewhere(page)
+
+    page.locator("main form[method=post]").first.evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
+    page.get_by_role("link", name="Back to the form").click()
+
+    page.wait_for_url("**/o/acme/agents/new/")
+    assert page.locator("main [name=prompt]").input_value() == TEXT
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_form_is_kept_when_the_server_failed(page: Page, status: int) -> None:
+    page.goto("/o/acme/agents/new/")
+    served = page.locator("script[src*=kept]").get_attribute("src") or ""
+    failed = render_to_string(f"{status}.html").replace("/static/kept.js", served)
+    page.locator("main [name=prompt]").fill(TEXT)
+    page.route(
+        "**/o/acme/**",
+        lambda route: (
+            route.fulfill(status=status, content_type="text/html", body=failed)
+            if route.request.method == "POST"
+            else route.fallback()
+        ),
+    )
 
     page.locator("main form[method=post]").first.evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
     page.get_by_role("link", name="Back to the form").click()
