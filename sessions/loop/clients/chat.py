@@ -123,10 +123,11 @@ class ChatReader(ReplyReader):
             calls = [{"index": 0, "function": message["function_call"]}]
         if isinstance(calls, list) and calls and self._calls is None:
             self._calls = choice
-        for place, call in enumerate(calls if isinstance(calls, list) and self._calls == choice else []):
+        told = calls if isinstance(calls, list) and self._calls == choice else []
+        for place, call in enumerate(told):
             if is_whole:  # each is a call by itself, whatever it is numbered
                 self._last, self._by_id, self._by_index = None, {}, {}
-            self._add_call(call, place if len(calls) > 1 else None)
+            self._add_call(call, place if len(told) > 1 else None)
         return added
 
     def _add_call(self, call: Any, place: int | None) -> None:
