@@ -146,39 +146,41 @@ def credentials_by_title() -> QuerySet[StoredCredential]:
     return StoredCredential.objects.defer("client_secret", "server_metadata").order_by("title", "name")
 
 
-#: Attribute in which the member of a request holds the counts of the menu: they are read together, with its first one.
+#: Attribute in which the member of a request holds the counts of the menu from its first entry to its last: they are
+#: read together.
 _COUNTS = "_catalogue_counts"
 
 
-def _catalogue_counts(member: Membership, number: int) -> int:
-    """Return one of three counts: imports to review, tools of servers that are kept back, and tools that providers
-    refuse; 0 for who does not look after the catalogue. One query for the three, with the first."""
+def _catalogue_counts(member: Membership) -> tuple[int, int, int]:
+    """Count imports to review, tools of servers that are kept back, and tools that providers refuse; 0 for who does not
+    look after the catalogue. One query."""
     if not member.reach(Right.CATALOGUE):
-        return 0
-    if number and _COUNTS in vars(member):
-        return int(vars(member)[_COUNTS][number])
+        return 0, 0, 0
     own = {"organisation": OuterRef("pk")}
     imports = ToolImport.objects.filter(status=ImportStatus.REVIEW, **own)
     kept_back = Tool.objects.filter(KEPT_BACK, server__isnull=False, **own)
     refused = Tool.objects.filter(Exists(in_force().filter(tool=OuterRef("pk"))), **own)
     counted = (_count(each, "organisation") for each in (imports, kept_back, refused))
-    counts = Organisation.objects.filter(pk=member.organisation_id).values_list(*counted).get()
-    vars(member)[_COUNTS] = counts
-    return int(counts[number])
+    counts: tuple[int, int, int] = Organisation.objects.filter(pk=member.organisation_id).values_list(*counted).get()
+    return counts
 
 
 def imports_notice(member: Membership) -> tuple[int, str]:
-    """Return the number of imports to review, and a sentence that says so."""
-    return notice(_catalogue_counts(member, 0), "import waits for review", "imports wait for review")
+    """Return the number of imports to review, and a sentence that says so. One query, for the other two too."""
+    counts = vars(member)[_COUNTS] = _catalogue_counts(member)
+    return notice(counts[0], "import waits for review", "imports wait for review")
 
 
 def servers_notice(member: Membership) -> tuple[int, str]:
-    """Return the number of tools of servers that are kept back until somebody decides, and a sentence that says so."""
+    """Return the number of tools of servers that are kept back until somebody decides, and a sentence that says so. No
+    query in a menu, which asks this last."""
     end = "kept back until somebody decides about a change"
-    return notice(_catalogue_counts(member, 1), f"tool is {end}", f"tools are {end}")
+    counts = vars(member).pop(_COUNTS, None) or _catalogue_counts(member)
+    return notice(counts[1], f"tool is {end}", f"tools are {end}")
 
 
 def refused_tools_notice(member: Membership) -> tuple[int, str]:
     """Return the number of tools that a model's provider refuses, and a sentence that says so."""
     end = "refused by a model’s provider"
-    return notice(_catalogue_counts(member, 2), f"tool is {end}", f"tools are {end}")
+    counts = vars(member).get(_COUNTS) or _catalogue_counts(member)
+    return notice(counts[2], f"tool is {end}", f"tools are {end}")
