@@ -16,6 +16,7 @@ from sessions.insight.explain import views as explain_views
 from sessions.insight.finding import views as finding_views
 from sessions.insight.hook_trials import views as hook_trials
 from sessions.insight.keywords import views as keywords_views
+from sessions.insight.overview import views as overview_views
 from sessions.insight.trial import views as tool_views
 from sessions.selection.loading import views as loads_views
 from sessions.usage import views as usage_views
@@ -23,8 +24,8 @@ from sessions.usage import views as usage_views
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 urlpatterns = [
-    path("", views.organisation_home, name="organisation_home"),
-    path("first-steps/", views.first_steps_page, name="first_steps"),
+    path("", overview_views.organisation_home, name="organisation_home"),
+    path("first-steps/", overview_views.first_steps_page, name="first_steps"),
     path("sessions/", views.session_list, name="session_list"),
     path("sessions/<uuid:session_id>/", views.session_detail, name="session_detail"),
     path("sessions/<uuid:session_id>/edit/", views.session_update, name="session_update"),

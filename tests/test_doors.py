@@ -135,7 +135,7 @@ ROOMS = {
         "budgets": (),
         "usage": ("metrics rollups", ""),
         "doors": ("chats", "schedules connect mcp_server gateway", "builtin"),
-        "insight": ("explain previews connections trial hook_trials finding", "keywords"),
+        "insight": ("explain previews connections trial hook_trials finding overview", "keywords"),
         "worker": (),
         "apps audit_targets templatetags urls wiring": (),
     },

@@ -166,6 +166,8 @@ class UsageHour(TenantModel):
     provider_name = models.CharField(max_length=100, blank=True)
     model_name = models.CharField(max_length=200, blank=True)
     turns = models.PositiveBigIntegerField(default=0)
+    #: Those of them that ended without an answer because something failed.
+    failed_turns = models.PositiveBigIntegerField(default=0)
     rounds = models.PositiveBigIntegerField(default=0)
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)

@@ -57,6 +57,7 @@ class UsageRowOut(serializers.Serializer[Any]):
     )
     name = serializers.CharField(allow_blank=True, help_text="As it was called last.")
     turns = serializers.IntegerField(required=False)
+    failed_turns = serializers.IntegerField(required=False, help_text="Of them, ended by an error.")
     rounds = serializers.IntegerField(required=False, help_text="Model calls.")
     input_tokens = serializers.IntegerField(required=False)
     cached_tokens = serializers.IntegerField(required=False, help_text="Of the input, read from the provider's cache.")

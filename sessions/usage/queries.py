@@ -24,6 +24,7 @@ class UsageSums:
     """Sums of `UsageHour`."""
 
     turns: int = 0
+    failed_turns: int = 0
     rounds: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -198,6 +199,11 @@ def largest_groups(rows: QuerySet[Any], grouping: Grouping, measure: str, limit:
 def name_of(grouping: Grouping, row: Mapping[str, Any]) -> str:
     parts = (str(row.get(f"last_{name}", row.get(name, ""))) for name in grouping.names)
     return " / ".join(part for part in parts if part)
+
+
+def sums_by_period(rows: QuerySet[Any], grouping: Grouping, span: Range, columns: Sequence[str]) -> list[Any]:
+    """Return the sums of these columns in each period of the span. One query."""
+    return _by_period(rows, grouping, span, (), columns)[1]
 
 
 def _by_period(

@@ -15,16 +15,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.access.policies.queries import policies_with_warnings
-from capabilities.agents.hooks.queries import hook_numbers
-from capabilities.catalogue.tools.queries import catalogue_numbers
 from capabilities.choosing.pipeline.permissions import may_use_nothing
-from capabilities.language_models.providers.environment import agents_left_behind
-from capabilities.language_models.providers.queries import missing_models
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.asking.approvals.cards import show_cards
 from sessions.doors.chats.client_requests import sent_with
-from sessions.doors.chats.first_steps import first_steps
 from sessions.doors.chats.forms import CLIENTS, MessageForm, NewSessionForm, SessionForm, SessionsAddress
 from sessions.doors.chats.live import watch_turn
 from sessions.doors.chats.queries import (
@@ -50,40 +44,6 @@ from sessions.turns import accepting, ledger
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
-
-
-@require_GET
-@signed_in
-def organisation_home(request: MemberRequest, org: str) -> HttpResponse:
-    member = member_or_404(request)
-    context = {
-        "numbers": catalogue_numbers(),
-        "page": sessions_page(member, limit=6),
-        "form": NewSessionForm(member=member),
-        "can_chat": member.has_access(Access.MEMBER),
-        "may_use_nothing": may_use_nothing(member),
-    }
-    if member.has_right(Right.PROVIDERS) or member.has_right(Right.AGENTS):
-        context["left_behind"] = agents_left_behind()
-        context["left_behind_page"] = "provider_list" if member.has_right(Right.PROVIDERS) else "agent_list"
-    if member.has_right(Right.PROVIDERS):
-        context["missing_models"] = missing_models()
-    if member.has_right(Right.POLICIES):
-        context["policy_warnings"] = policies_with_warnings(member.organisation)
-    if member.has_right(Right.HOOKS):
-        context["hook_numbers"] = hook_numbers()
-    if member.has_access(Access.OPERATOR):
-        steps = first_steps(member.organisation)
-        context["first_steps"] = [] if all(step.is_done for step in steps) else steps
-    return render(request, "sessions/doors/chats/home.html", context)
-
-
-@require_GET
-@signed_in
-def first_steps_page(request: MemberRequest, org: str) -> HttpResponse:
-    """Show the first steps, those that are done ticked."""
-    member = member_or_404(request)
-    return render(request, "sessions/doors/chats/first_steps.html", {"first_steps": first_steps(member.organisation)})
 
 
 @require_http_methods(["GET", "POST"])

@@ -93,11 +93,12 @@ def sums_of(turn: Turn, batch: Batch) -> TurnSums:
         for tool, how in missed.items():
             found.findings.append(Finding(FindingKind.MISS, tool.name[:64], how))
             found.of_tool(hour_of(calls[0].started_at), turn.agent_id, tool)["missed_turns"] += 1
-        first["turns"] += 1
     else:
         provider, model = batch.own_models[turn.agent_id]
         hour = hour_of(turn.ended_at or turn.created_at)
-        found.of_hour(HourKey(hour, turn.membership_id, turn.agent_id, provider, model))["turns"] += 1
+        first = found.of_hour(HourKey(hour, turn.membership_id, turn.agent_id, provider, model))
+    first["turns"] += 1
+    first["failed_turns"] += turn.status == TurnStatus.FAILED
     return found
 
 

@@ -29,7 +29,16 @@ TOGETHER = 25
 rollups_backoff = Backoff("usage of turn")
 
 HOUR_SUMS = (
-    *("turns", "rounds", "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
+    *(
+        "turns",
+        "failed_turns",
+        "rounds",
+        "input_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+    ),
     *("cost", "unpriced_rounds", "estimated_rounds", "tool_tokens", "all_tool_tokens", "saved_tokens", "saved_cost"),
     *("routed_turns", "empty_turns", "missed_turns"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django import template
@@ -38,6 +39,28 @@ def icon(name: str, label: str = "") -> SafeString:
     if label:
         return format_html('<svg class="icon" role="img" aria-label="{}"><use href="{}"/></svg>', label, href)
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}"/></svg>', href)
+
+
+#: Width and height of a sparkline, in its own units.
+SPARK_WIDTH, SPARK_HEIGHT = 100, 24
+
+
+@register.simple_tag
+def sparkline(points: Sequence[float]) -> SafeString | str:
+    """A line through numbers, from left to right, that begins at 0; nothing for fewer than two, or zeros alone."""
+    most = max(points, default=0)
+    if len(points) < 2 or most <= 0:
+        return ""
+    step = SPARK_WIDTH / (len(points) - 1)
+    heights = (SPARK_HEIGHT - 1 - (SPARK_HEIGHT - 2) * max(point, 0) / most for point in points)
+    line = " ".join(f"{number * step:.1f},{height:.1f}" for number, height in enumerate(heights))
+    return format_html(
+        '<svg class="sparkline" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true">'
+        '<polyline points="{}"/></svg>',
+        SPARK_WIDTH,
+        SPARK_HEIGHT,
+        line,
+    )
 
 
 @register.simple_tag

@@ -11,14 +11,14 @@ from django.db.models.functions import Now
 from django.test import AsyncClient, Client
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.models import Grant, Provider, Role, RoleMembership, RoleRule
+from capabilities.models import Grant, Role, RoleMembership, RoleRule
 from sessions.doors.chats import live, markdown, readers
 from sessions.doors.chats.markdown import render_markdown
 from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.turns import accepting, ledger
 from sessions.turns.events import Delta, Event
 from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
-from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.models import Access, AdminRight, Membership, Right
 from toolhub.tenants.rows.cursors import sealed_place
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
@@ -71,39 +71,6 @@ def test_a_call_that_has_not_begun_waits_and_shows_no_result_and_no_time(as_bob:
 
 
 # -- Home and list ----------------------------------------------------------------------------------------------------
-
-
-def test_home_tells_the_catalogue_in_numbers_and_the_latest_sessions(as_bob: Client, session: ChatSession) -> None:
-    make_tool(session.organisation, "calculator")
-    make_session(session.membership, title="Buy milk")
-
-    page = text_of(as_bob.get("/o/acme/").content)
-
-    assert "1 tool · all on · " in page
-    assert "1 agent" in page
-    assert "Buy milk" in page
-
-
-def test_home_says_which_agents_are_on_the_provider_of_an_earlier_start(
-    client: Client, acme: Organisation, alice: Membership, bob: Membership, settings: Any
-) -> None:
-    settings.OPENAI_BASE_URL = settings.OPENAI_API_KEY = ""
-    make_agent(acme, base_url="https://api.openai.com/v1")
-    notice = "1 agent still uses the provider of an earlier start."
-
-    def home(member: Membership) -> str:
-        client.force_login(member.user)
-        return client.get("/o/acme/").content.decode()
-
-    assert notice not in home(alice)
-    with organisation_scope(acme):
-        Provider.objects.update(slug="environment")
-    assert ("/o/acme/providers/" in home(alice).partition(notice)[2], notice in home(bob)) == (True, False)
-    with organisation_scope(acme):
-        AdminRight.objects.create(organisation=acme, membership=bob, right=Right.AGENTS)
-    assert 'href="/o/acme/agents/">Review' in home(bob).partition(notice)[2]
-    settings.OPENAI_BASE_URL = "https://api.openai.com/v1"
-    assert notice not in home(alice)
 
 
 def test_home_offers_the_first_session_where_there_is_none(as_bob: Client, bob: Membership) -> None:

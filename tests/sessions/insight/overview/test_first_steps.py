@@ -8,7 +8,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from capabilities.models import Agent, Provider
-from sessions.doors.chats.first_steps import first_steps
+from sessions.insight.overview.first_steps import first_steps
 from sessions.models import TurnStatus
 from tests.cast import make_agent, make_member, make_session, make_turn
 from toolhub.tenants.models import Invitation, Membership
