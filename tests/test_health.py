@@ -56,6 +56,16 @@ def test_a_missing_migration_is_not_ready(rf: RequestFactory, monkeypatch: pytes
 
 
 @pytest.mark.django_db
+def test_a_service_that_is_not_ready_yet_fills_no_log(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "is_migrated", lambda: False)
+
+    assert client.get("/readyz").status_code == 503
+    assert caplog.records == []
+
+
+@pytest.mark.django_db
 def test_a_database_that_is_away_is_not_ready(rf: RequestFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> None:
         raise OperationalError("password of toolhub refused")

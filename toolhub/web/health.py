@@ -16,6 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from sessions.worker.signs import has_living_worker
+from toolhub.web.problems import unlogged
 
 logger = logging.getLogger(__name__)
 #: Paths that load balancers and Prometheus call, at each web server by itself.
@@ -42,7 +43,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     ready = (database, workers) == ("ok", "ok")
     body = {"status": "ready" if ready else "unavailable", "database": database, "broker": broker_state()}
     body["workers"] = workers
-    return JsonResponse(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "2"})
+    return JsonResponse(body) if ready else unlogged(JsonResponse(body, status=503, headers={"Retry-After": "2"}))
 
 
 def answer_by_any_name(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TypeVar
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 OPENAI = "/v1/"
 API = ("/api/", OPENAI)
+
+Response = TypeVar("Response", bound=HttpResponse)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -65,6 +68,11 @@ def unavailable(path: str, error: BaseException) -> HttpResponse:
     else:
         response = HttpResponse(render_to_string("503.html"), status=503)
     response["Retry-After"], response["Cache-Control"] = str(RETRY_AFTER), "no-store"
+    return unlogged(response)
+
+
+def unlogged(response: Response) -> Response:
+    """Return the response of a state that is in the log already, or in the answer: Django writes no line about it."""
     vars(response)["_has_been_logged"] = True
     return response
 
