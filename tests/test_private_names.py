@@ -38,7 +38,7 @@ TABLE = {
     ("sessions/doors/gateway/api.py", "_request"): INNER_REQUEST,
     ("sessions/loop/conversation/history.py", "_state"): SAME_DATABASE,
     ("sessions/selection/unused_sets.py", "_raw_delete"): PAST_SIGNALS,
-    ("sessions/turns/ledger.py", "_state"): ROW_IS_STORED,
+    ("sessions/turns/new_steps.py", "_state"): ROW_IS_STORED,
     ("toolhub/broker.py", "_brpop_read"): Private(
         "kombu.transport.redis.Channel", "messages are read outside of any guard: one that is no task ends the worker"
     ),

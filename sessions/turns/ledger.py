@@ -1,4 +1,5 @@
-"""The durable turn: claim, record, finish, cancel. The database is the queue; Celery only rings.
+"""The durable turn: record, finish, cancel, and by the names of `leases` claim and release. The database is the queue;
+Celery only rings.
 
 A turn belongs to whoever claimed it last: the claim raises its epoch and takes a lease, and every write names the
 epoch. A worker whose lease ran out finds that it owns nothing any more (LeaseLost) and stops at once. All times are
@@ -7,39 +8,23 @@ the database's, so that workers need not agree on the hour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import (
-    BooleanField,
-    Case,
-    DurationField,
-    F,
-    IntegerField,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    UUIDField,
-    Value,
-    When,
-)
+from django.db.models import BooleanField, Case, F, IntegerField, Value, When
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from capabilities.common.text import storable
 from sessions.access import Ending, facts_of_turn, may_stop, turn_ending
 from sessions.models import (
-    UNENDED,
     CallWait,
     ChatSession,
-    Door,
     Step,
     StepFile,
     StepKind,
@@ -53,7 +38,6 @@ from sessions.turns.endings import AFTERMATH, ending_turn, follow_up, stop_turn
 from sessions.turns.fencing import (
     COUNTERS,
     EVENT,
-    HELD,
     NEXT_EVENT,
     NEXT_STEP,
     CancelRequested,
@@ -71,17 +55,20 @@ from sessions.turns.fencing import (
     insert_events,
     transition,
 )
-from sessions.turns.spending import (
-    HAS_RESERVATION,
-    Reserved,
-    has_reservation,
-    owned_with_reservation,
-    release_held,
-    settle,
+from sessions.turns.leases import (
+    claim,
+    claimable,
+    due,
+    first_open_seq,
+    next_in_session,
+    release,
+    release_reservation,
+    renew,
 )
+from sessions.turns.new_steps import COLUMNS, calls_of, insert_steps, new_step
+from sessions.turns.spending import HAS_RESERVATION, Reserved, settle
 from toolhub.tenants.models import Membership
-from toolhub.tenants.rows.scope import system_scope
-from toolhub.tenants.rows.statements import Insert, Param, Update, param
+from toolhub.tenants.rows.statements import Param, Update, param
 
 #: Names that others import from here, though they stand in the rooms behind it.
 __all__ = [
@@ -93,130 +80,16 @@ __all__ = [
     "LedgerError",
     "NoRoom",
     "QueueFull",
+    "claim",
+    "claimable",
+    "due",
+    "first_open_seq",
     "from_now",
+    "next_in_session",
+    "release",
+    "release_reservation",
+    "renew",
 ]
-
-
-# -- Claim and hold ---------------------------------------------------------------------------------------------------
-
-
-def claimable() -> Q:
-    """Turns that a worker may take now, if they are the first open ones of their sessions."""
-    return due() & (Q(status=TurnStatus.QUEUED) | Q(status=TurnStatus.RUNNING, lease_until__lt=Now()))
-
-
-def due() -> Q:
-    """Turns that need not wait until a moment to come."""
-    return Q(next_attempt_at=None) | Q(next_attempt_at__lte=Now())
-
-
-def first_open_seq() -> Subquery:
-    """The number of the first open turn in a turn's session, for an outer query over turns.
-
-    A value, not NOT EXISTS: PostgreSQL makes a join of that, and, before it knows how many turns there are, compares
-    each waiting turn with each open one.
-    """
-    first = Turn.objects.filter(UNENDED, session=OuterRef("session")).order_by("seq")
-    return Subquery(first.values("seq")[:1])
-
-
-def _from_the_start() -> Subquery:
-    """0 for a turn in a session that holds text from outside, for an outer query over turns."""
-    session = ChatSession.objects.filter(pk=OuterRef("session"), is_untrusted=True)
-    return Subquery(session.values_list(Value(0, output_field=IntegerField())))
-
-
-def next_in_session() -> Q:
-    """Turns that none of their session keeps waiting: the first open one, and single calls of clients, which read
-    nothing of the conversation and run side by side."""
-    return Q(door=Door.MCP) | Q(seq=first_open_seq())
-
-
-def _free() -> QuerySet[Turn]:
-    """The turn with this key, if a worker may take it now."""
-    few = Turn.objects.filter(claimable(), pk=param(Turn, "id", "turn"), attempts__lt=Param("most", IntegerField()))
-    waiting = Step.objects.filter(pk=OuterRef("parent_step")).values("turn")
-    return few.filter(next_in_session()).annotate(
-        waiting_turn=Subquery(waiting, output_field=UUIDField()), **{HAS_RESERVATION: has_reservation()}
-    )
-
-
-_CLAIM = Update(
-    _free,
-    {
-        "status": TurnStatus.RUNNING,
-        "owner": None,
-        "epoch": F("epoch") + 1,
-        "attempts": F("attempts") + 1,
-        "last_event": NEXT_EVENT,
-        "lease_until": from_now(Param("lease", DurationField())),
-        "claimed_at": Now(),
-        "started_at": Coalesce(F("started_at"), Now()),
-        "deadline_at": Case(
-            When(started_at=None, then=from_now(Param("longest", DurationField()))), default=F("deadline_at")
-        ),
-        "next_attempt_at": Value(None),
-        "draft": "",
-        "untrusted_since": Coalesce(F("untrusted_since"), _from_the_start()),
-    },
-    ("organisation_id", "epoch", "last_event", "waiting_turn", HAS_RESERVATION),
-)
-
-
-def claim(turn_id: UUID, owner: str) -> Claim | None:
-    """Take the turn, if it is free and the session's next. One conditional UPDATE decides, on any database, and says
-    which epoch it gave: of two threads with one owner, each knows its own."""
-    with system_scope(), transaction.atomic():
-        rows = _CLAIM.rows(
-            turn=turn_id,
-            owner=owner,
-            most=settings.TOOLHUB_MAX_ATTEMPTS,
-            lease=timedelta(seconds=settings.TOOLHUB_LEASE_SECONDS),
-            longest=timedelta(seconds=settings.TOOLHUB_TURN_SECONDS),
-        )
-        if not rows:
-            return None
-        (row,) = rows
-        claim = Claim(turn_id, row["organisation_id"], row["epoch"], row["waiting_turn"])
-        if row[HAS_RESERVATION]:  # a worker died in the middle of a model call
-            release_held(turn_id)
-        add_event(claim, row, "started" if claim.epoch == 1 else "attempt_restarted", {"epoch": claim.epoch})
-    return claim
-
-
-def renew(owner: str, turn_ids: Sequence[UUID]) -> None:
-    """Hold on to these turns for another lease. One that is long past its deadline hangs, and is let go."""
-    if not turn_ids:
-        return
-    with system_scope():
-        in_time = Q(deadline_at__gt=from_now(-settings.TOOLHUB_LEASE_SECONDS))
-        Turn.objects.filter(in_time, pk__in=turn_ids, owner=owner, status=TurnStatus.RUNNING).update(
-            lease_until=from_now(settings.TOOLHUB_LEASE_SECONDS)
-        )
-
-
-_GIVEN_BACK = {"status": TurnStatus.QUEUED, "attempts": F("attempts") - 1, "rang_at": Value(None), "draft": ""}
-_RETURNED = (*COUNTERS, HAS_RESERVATION)
-_RELEASE = Update(owned_with_reservation, _GIVEN_BACK | {"next_attempt_at": Value(None)}, _RETURNED)
-_RELEASE_UNTIL = Update(
-    owned_with_reservation, _GIVEN_BACK | {"next_attempt_at": from_now(Param("wait", DurationField()))}, _RETURNED
-)
-
-
-def release(claim: Claim, *, wait: float = 0.0) -> None:
-    """Give the turn back unfinished, in good order: another worker goes on with it, `wait` seconds from now."""
-    with transaction.atomic():
-        # Without a wait no moment: one that is now would still be to come for who claims within its millisecond.
-        turn = fence(claim, _RELEASE_UNTIL, wait=timedelta(seconds=wait)) if wait else fence(claim, _RELEASE)
-        if turn[HAS_RESERVATION]:
-            release_held(claim.turn_id)
-
-
-def release_reservation(claim: Claim) -> None:
-    """Give back what is reserved for a model call that brought no reply: the turn goes on, or ends, without it."""
-    with transaction.atomic():
-        fence(claim, HELD)
-        release_held(claim.turn_id)
 
 
 # -- Record -----------------------------------------------------------------------------------------------------------
@@ -254,11 +127,6 @@ _CLIENT_CALL = transition(last_event=NEXT_EVENT, last_step=NEXT_STEP + 1, attemp
 
 #: Columns of its model steps that a turn sums up.
 _SUMMED = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost")
-#: The columns of a new step, by the names of their fields.
-_STEP = {each.name: each.attname for each in Step._meta.concrete_fields if each.name != "id"}
-_STEPS = Insert(Step, dict.fromkeys(_STEP))
-#: Steps that one statement inserts, at most.
-STEPS_AT_ONCE = 33
 _STARTED = Update(
     lambda: Step.objects.filter(pk=param(Step, "id", "step"), status__in=(StepStatus.PENDING, StepStatus.WAITING)),
     dict.fromkeys(
@@ -322,8 +190,8 @@ def add_note(claim: Claim, text: str) -> Step:
     """Store what there is to know as the turn's next step, with its event, in one transaction."""
     with transaction.atomic():
         turn = fence(claim, _DONE_AT_ONCE)
-        step = _new_step(claim, index=turn["last_step"], kind=StepKind.NOTE, status=StepStatus.DONE, text=text)
-        _insert_steps([step])
+        step = new_step(claim, index=turn["last_step"], kind=StepKind.NOTE, status=StepStatus.DONE, text=text)
+        insert_steps([step])
         add_event(claim, turn, "note", {"step": step.index})
     return step
 
@@ -333,8 +201,8 @@ def add_tools(claim: Claim, told: Mapping[str, Any], **fields: Any) -> Step:
     `told` is the event's content beside the step."""
     with transaction.atomic():
         turn = fence(claim, _DONE_AT_ONCE)
-        step = _new_step(claim, index=turn["last_step"], kind=StepKind.TOOLS, status=StepStatus.DONE, **fields)
-        _insert_steps([step])
+        step = new_step(claim, index=turn["last_step"], kind=StepKind.TOOLS, status=StepStatus.DONE, **fields)
+        insert_steps([step])
         add_event(claim, turn, "tools_added", {"step": step.index, **told})
     return step
 
@@ -358,8 +226,8 @@ def record_model_step(
         turn = fence(claim, _MODEL, **_of_turn(fields, calls=asked))
         index = turn["last_step"] - asked
         reply = _reply(claim, turn, prompt, index=index, started_at=started_at, tool_set=tool_set, **fields)
-        calls = _calls_of(claim, reply, range(asked), index + 1)
-        _insert_steps([reply, *calls])
+        calls = calls_of(claim, reply, range(asked), index + 1)
+        insert_steps([reply, *calls])
         add_event(claim, turn, "model", _of_reply(reply))
         warnings = _settled(reserved, fields)
         _insert_more_events(claim, turn["last_event"], warnings)
@@ -373,9 +241,9 @@ def record_client_call(claim: Claim, call: Mapping[str, str], tool_set: ToolSet 
         turn = fence(claim, _CLIENT_CALL)
         index = turn["last_step"] - 1
         made = {"kind": StepKind.CLIENT, "status": StepStatus.DONE, "tool_calls": [dict(call)]}
-        step = _new_step(claim, index=index, tool_set=tool_set, **made)
-        calls = _calls_of(claim, step, (0,), index + 1)
-        _insert_steps([step, *calls])
+        step = new_step(claim, index=index, tool_set=tool_set, **made)
+        calls = calls_of(claim, step, (0,), index + 1)
+        insert_steps([step, *calls])
         add_event(claim, turn, "client_call", {"step": index})
     return step, calls, turn["registry"]
 
@@ -397,8 +265,8 @@ def add_calls(claim: Claim, reply: Step, places: Sequence[int]) -> list[Step]:
     """Store the calls at these places of a stored reply as pending: a release that stored none left the turn."""
     with transaction.atomic():
         turn = fence(claim, _MORE_CALLS, calls=len(places))
-        calls = _calls_of(claim, reply, places, turn["last_step"] - len(places) + 1)
-        _insert_steps(calls)
+        calls = calls_of(claim, reply, places, turn["last_step"] - len(places) + 1)
+        insert_steps(calls)
     return calls
 
 
@@ -414,50 +282,12 @@ def _reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **field
     if prompt is not None:
         _PROMPT.rows(session=turn["session_id"], last_prompt=prompt.last_prompt, tool_order=prompt.tool_order)
     of_reply = {"round": turn["rounds"], "kind": StepKind.MODEL, "status": StepStatus.DONE}
-    return _new_step(claim, **of_reply | fields)
-
-
-def _calls_of(claim: Claim, reply: Step, places: Iterable[int], first: int) -> list[Step]:
-    """The calls at these places of a reply as pending steps, numbered from `first` on, to be inserted."""
-    found = []
-    for index, place in enumerate(places, first):
-        call = reply.tool_calls[place]
-        step = _new_step(
-            claim,
-            index=index,
-            kind=StepKind.TOOL,
-            status=StepStatus.PENDING,
-            round=reply.round,
-            call_index=place,
-            tool_call_id=call["id"],
-            tool_name=call.get("raw_name", call["name"])[:200],
-            arguments=call.get("raw_arguments", call["arguments"]),
-        )
-        found.append(step)
-    return found
+    return new_step(claim, **of_reply | fields)
 
 
 def _of_reply(step: Step) -> dict[str, Any]:
     """The payload of the event that says that a reply is stored."""
     return {"step": step.index, "round": step.round, "chars": len(step.text)}
-
-
-def _new_step(claim: Claim, **fields: Any) -> Step:
-    now = timezone.now()
-    own = {"organisation_id": claim.organisation_id, "turn_id": claim.turn_id, "epoch": claim.epoch}
-    step = Step(**{"started_at": now, **own, **fields})
-    if not step.is_unanswered:
-        step.ended_at = now
-    return step
-
-
-def _insert_steps(steps: Sequence[Step]) -> None:
-    """One query for each `STEPS_AT_ONCE`."""
-    for begin in range(0, len(steps), STEPS_AT_ONCE):
-        batch = steps[begin : begin + STEPS_AT_ONCE]
-        rows = ({name: getattr(step, column) for name, column in _STEP.items()} for step in batch)
-        for step, key in zip(batch, _STEPS.rows(*rows), strict=True):
-            step.pk, step._state.adding = key, False
 
 
 def start_step(claim: Claim, step: Step, *, approval_id: int | None = None, **fields: Any) -> None:
@@ -473,7 +303,7 @@ def start_step(claim: Claim, step: Step, *, approval_id: int | None = None, **fi
         if approval_id is not None:
             mark_used(approval_id)
         begun = {"status": StepStatus.STARTED, "epoch": claim.epoch, "started_at": timezone.now(), **fields}
-        columns = {name: begun.get(_STEP[name], getattr(step, _STEP[name])) for name in _STARTED.changes}
+        columns = {name: begun.get(COLUMNS[name], getattr(step, COLUMNS[name])) for name in _STARTED.changes}
         if not _STARTED.rows(step=step.pk, **columns):
             raise LedgerError(f"Step {step.index} could not begin.")
         add_event(claim, turn, "tool_started", {"step": step.index})
@@ -620,7 +450,7 @@ def finish(
             reserved: Reserved | None = fields.pop("reserved", None)
             turn = fence(claim, _ENDED_WITH_REPLY, **_of_turn(reply, calls=0), **end)
             step = _reply(claim, turn, **{"prompt": None, "index": turn["last_step"], **fields})
-            _insert_steps([step])
+            insert_steps([step])
             warnings = _settled(reserved, fields)
             events = [("model", _of_reply(step)), *warnings, *events]
             if reserved is not None:

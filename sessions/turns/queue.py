@@ -27,7 +27,8 @@ from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subqu
 from django.db.models.functions import Coalesce, Now
 
 from sessions.models import Turn, TurnStatus
-from sessions.turns.ledger import Claim, claim, due, next_in_session
+from sessions.turns.fencing import Claim
+from sessions.turns.leases import claim, due, next_in_session
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import system_scope
 

@@ -36,7 +36,7 @@ from sessions.models import (
     Turn,
     TurnEvent,
 )
-from sessions.turns.ledger import first_open_seq
+from sessions.turns.leases import first_open_seq
 from toolhub.tenants.models import ApiToken, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
 

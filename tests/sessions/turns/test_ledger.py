@@ -13,7 +13,7 @@ from django.utils import timezone
 from sessions.loop.calls import delegation
 from sessions.loop.run import turn as run
 from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnEvent, TurnStatus
-from sessions.turns import accepting, bell, ledger, reaping
+from sessions.turns import accepting, bell, leases, ledger, reaping
 from sessions.turns import waiting as parking
 from sessions.turns.accepting import Accepted
 from sessions.turns.ledger import Claim, LeaseLost
@@ -324,7 +324,7 @@ def test_nobody_writes_to_a_turn_that_has_ended(session: ChatSession, name: str)
 def test_every_write_that_takes_a_claim_is_tried_as_a_zombies() -> None:
     takes_a_claim = {
         name
-        for room in (ledger, parking, delegation, run)
+        for room in (ledger, leases, parking, delegation, run)
         for name, function in vars(room).items()
         if getattr(function, "__module__", "") == room.__name__
         and not name.startswith("_")
