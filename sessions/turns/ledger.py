@@ -9,8 +9,6 @@ the database's, so that workers need not agree on the hour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -66,7 +64,8 @@ from sessions.turns.leases import (
     renew,
 )
 from sessions.turns.new_steps import COLUMNS, calls_of, insert_steps, new_step
-from sessions.turns.spending import HAS_RESERVATION, Reserved, settle
+from sessions.turns.replies import Prompt, ReplyRecord
+from sessions.turns.spending import HAS_RESERVATION, settle
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.statements import Param, Update, param
 
@@ -79,6 +78,7 @@ __all__ = [
     "LeaseLost",
     "LedgerError",
     "NoRoom",
+    "Prompt",
     "QueueFull",
     "claim",
     "claimable",
@@ -158,14 +158,6 @@ _PROMPT = Update(
 )
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """Marks of a model call that a session keeps for the same agent's next one: columns of ChatSession."""
-
-    last_prompt: Mapping[str, Any]
-    tool_order: Mapping[str, Any]
-
-
 def write_event(claim: Claim, type: str, payload: Mapping[str, Any]) -> None:
     with transaction.atomic():
         add_event(claim, fence(claim, EVENT), type, payload)
@@ -207,31 +199,22 @@ def add_tools(claim: Claim, told: Mapping[str, Any], **fields: Any) -> Step:
     return step
 
 
-def record_model_step(
-    claim: Claim,
-    *,
-    started_at: datetime,
-    tool_set: ToolSet | None,
-    prompt: Prompt | None = None,
-    reserved: Reserved | None = None,
-    **fields: Any,
-) -> tuple[Step, list[Step], int]:
+def record_model_step(claim: Claim, reply: ReplyRecord) -> tuple[Step, list[Step], int]:
     """Store what the model said, before anything acts on it, with each call that it asks for as a pending step behind
-    it, and add its tokens to the turn's and, in place of what was `reserved`, to those of its budgets.
+    it, and add its tokens to the turn's and, in place of what was reserved, to those of its budgets.
 
     Returns the step, those of its calls, and the organisation's registry version at that moment.
     """
     with transaction.atomic():
-        asked = len(fields["tool_calls"])
-        turn = fence(claim, _MODEL, **_of_turn(fields, calls=asked))
+        asked = len(reply.tool_calls)
+        turn = fence(claim, _MODEL, **_of_turn(reply, calls=asked))
         index = turn["last_step"] - asked
-        reply = _reply(claim, turn, prompt, index=index, started_at=started_at, tool_set=tool_set, **fields)
-        calls = calls_of(claim, reply, range(asked), index + 1)
-        insert_steps([reply, *calls])
-        add_event(claim, turn, "model", _of_reply(reply))
-        warnings = _settled(reserved, fields)
-        _insert_more_events(claim, turn["last_event"], warnings)
-    return reply, calls, turn["registry"]
+        step = _step_of(claim, turn, reply, index)
+        calls = calls_of(claim, step, range(asked), index + 1)
+        insert_steps([step, *calls])
+        add_event(claim, turn, "model", _of_reply(step))
+        _insert_more_events(claim, turn["last_event"], _settled(reply))
+    return step, calls, turn["registry"]
 
 
 def record_client_call(claim: Claim, call: Mapping[str, str], tool_set: ToolSet | None) -> tuple[Step, list[Step], int]:
@@ -248,10 +231,9 @@ def record_client_call(claim: Claim, call: Mapping[str, str], tool_set: ToolSet 
     return step, calls, turn["registry"]
 
 
-def _settled(reserved: Reserved | None, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _settled(reply: ReplyRecord) -> list[tuple[str, dict[str, Any]]]:
     """Count the reply's tokens and cost on the budgets; returns events."""
-    tokens = fields["input_tokens"] + fields["output_tokens"]
-    return settle(reserved, tokens=tokens, money=fields.get("cost"))
+    return settle(reply.reserved, tokens=reply.input_tokens + reply.output_tokens, money=reply.cost)
 
 
 def _insert_more_events(claim: Claim, last: int, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
@@ -270,19 +252,18 @@ def add_calls(claim: Claim, reply: Step, places: Sequence[int]) -> list[Step]:
     return calls
 
 
-def _of_turn(fields: Mapping[str, Any], *, calls: int) -> dict[str, Any]:
+def _of_turn(reply: ReplyRecord, *, calls: int) -> dict[str, Any]:
     """Return the amounts that a reply with so many calls adds to its turn's counts."""
-    sums = {name: fields.get(name) or 0 for name in _SUMMED}
-    is_unpriced = fields.get("cost") is None
-    return sums | {"is_unpriced": is_unpriced, "usage_estimated": fields.get("usage_estimated", False), "calls": calls}
+    sums = {name: getattr(reply, name) or 0 for name in _SUMMED}
+    return sums | {"is_unpriced": reply.cost is None, "usage_estimated": reply.usage_estimated, "calls": calls}
 
 
-def _reply(claim: Claim, turn: Mapping[str, Any], prompt: Prompt | None, **fields: Any) -> Step:
+def _step_of(claim: Claim, turn: Mapping[str, Any], reply: ReplyRecord, index: int) -> Step:
     """The step of a reply, in front of those of its calls, to be inserted. One query for the prompt."""
+    prompt = reply.prompt
     if prompt is not None:
         _PROMPT.rows(session=turn["session_id"], last_prompt=prompt.last_prompt, tool_order=prompt.tool_order)
-    of_reply = {"round": turn["rounds"], "kind": StepKind.MODEL, "status": StepStatus.DONE}
-    return new_step(claim, **of_reply | fields)
+    return new_step(claim, index=index, kind=StepKind.MODEL, round=turn["rounds"], **reply.columns)
 
 
 def _of_reply(step: Step) -> dict[str, Any]:
@@ -424,12 +405,12 @@ def finish(
     error_message: str = "",
     cut_by: str = "",
     retry_after: int | None = None,
-    reply: Mapping[str, Any] | None = None,
+    reply: ReplyRecord | None = None,
 ) -> None:
     """End the turn, and let the one that waits for it go on. One transaction. The worker takes the next turn itself.
 
-    `reply` is what `record_model_step` takes of the reply that the turn ends with, whole or stopped in the middle,
-    without calls: it is stored with what it cost. Without one, what is reserved for the turn's call is released.
+    `reply` is the reply that the turn ends with, whole or stopped in the middle, without calls: it is stored with what
+    it cost. Without one, what is reserved for the turn's call is released.
     """
     end: dict[str, Any] = {
         "status": status,
@@ -446,14 +427,12 @@ def finish(
             turn = fence(claim, _ENDED, **end)
             warnings = []
         else:
-            fields = dict(reply)
-            reserved: Reserved | None = fields.pop("reserved", None)
             turn = fence(claim, _ENDED_WITH_REPLY, **_of_turn(reply, calls=0), **end)
-            step = _reply(claim, turn, **{"prompt": None, "index": turn["last_step"], **fields})
+            step = _step_of(claim, turn, reply, turn["last_step"])
             insert_steps([step])
-            warnings = _settled(reserved, fields)
+            warnings = _settled(reply)
             events = [("model", _of_reply(step)), *warnings, *events]
-            if reserved is not None:
+            if reply.reserved is not None:
                 turn = {**turn, HAS_RESERVATION: False}
         last = turn["last_event"] + len(warnings)
         if warnings:
@@ -462,13 +441,13 @@ def finish(
         follow_up(claim.turn_id, turn, claim.parent_id)
 
 
-def finish_stopped(claim: Claim, *, half: Mapping[str, Any] | None = None) -> None:
+def finish_stopped(claim: Claim, *, half: ReplyRecord | None = None) -> None:
     """End a turn that was stopped, and say why: its member or agent may not go on, or somebody stopped it.
 
     `half` is the reply that was stopped in the middle, as in `finish`; its text is the turn's answer.
     """
     ending = ending_of(claim.turn_id)
-    text = half["text"] if half else ""
+    text = half.text if half else ""
     finish(claim, ending.status, answer=text, error_code=ending.code, error_message=ending.message, reply=half)
 
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from sessions.models import ChatSession, Step, StepStatus, Turn
 from sessions.turns import accepting, ledger
 from sessions.turns.ledger import Claim
+from sessions.turns.replies import ReplyRecord
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
 
@@ -67,10 +68,8 @@ def end_call(claim: Claim, step: Step) -> None:
 
 def record_model(claim: Claim, text: str = "hi", *, calls: int = 0, prompt: ledger.Prompt | None = None) -> Step:
     with organisation_scope(claim.organisation_id):
-        step, _, _ = ledger.record_model_step(
-            claim,
+        reply = ReplyRecord(
             started_at=timezone.now(),
-            tool_set=None,
             prompt=prompt,
             text=text,
             tool_calls=[{"id": f"c{index}", "name": "calculator", "arguments": "{}"} for index in range(calls)],
@@ -78,4 +77,5 @@ def record_model(claim: Claim, text: str = "hi", *, calls: int = 0, prompt: ledg
             cached_tokens=4,
             output_tokens=2,
         )
+        step, _, _ = ledger.record_model_step(claim, reply)
         return step

@@ -13,7 +13,7 @@ from typing import Any
 from capabilities.contract.wire import sha256_hex
 from sessions.models import ToolSet, Turn
 from sessions.selection.tool_sets import wire_of
-from sessions.turns.ledger import Prompt
+from sessions.turns.replies import Prompt
 
 #: Marks that the session keeps of an agent's added tools: model, set in `tools`, steps with their sets, and names.
 LINE_MARKS = {"model", "base", "added", "unavailable"}

@@ -6,12 +6,11 @@ when everything that would be sent is known, and nothing has been sent.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sessions.loop.clients.errors import CallStopped
 from sessions.loop.conversation.steps import Steps
 from sessions.models import Turn
 from sessions.turns.held import Held
+from sessions.turns.replies import ReplyRecord
 
 #: Rounds of a turn with malformed calls, and identical rounds in a row, after which it ends.
 MAX_STRIKES = 3
@@ -21,7 +20,7 @@ MAX_REPEATS = 3
 class TurnFailed(Exception):
     """The turn ends without an answer; `code` is for programs, the message for people, `reply` what it ends with."""
 
-    def __init__(self, code: str, message: str, reply: dict[str, Any] | None = None) -> None:
+    def __init__(self, code: str, message: str, reply: ReplyRecord | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reply = reply

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from capabilities.choosing.pipeline.routing import is_routed
-from capabilities.common.tokens import count_tokens
-from capabilities.contract.wire import namespaces_in
 from capabilities.language_models.providers.learning import learn
 from capabilities.language_models.providers.lessons import Lesson
-from capabilities.language_models.providers.prices import cost_of
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.running.kinds.lines import display
 from sessions.loop.calls import tracing
@@ -32,31 +26,28 @@ from sessions.loop.calls.batch import answer_calls, can_read_on
 from sessions.loop.clients.attempts import Asking, Question
 from sessions.loop.clients.errors import CallStopped, ModelBusy, ModelError, SearchRefused, ToolsRefused
 from sessions.loop.clients.finishing import CUT, FILTERED
-from sessions.loop.clients.replies import CALL_ID, Reply
-from sessions.loop.clients.responses import found_in
-from sessions.loop.clients.usage import Usage, priced_use
+from sessions.loop.clients.replies import Reply
 from sessions.loop.conversation.added_tools import in_conversation
 from sessions.loop.conversation.compacting import compact
 from sessions.loop.conversation.history import Past
-from sessions.loop.conversation.prefix import prefix_of, remembered
 from sessions.loop.conversation.steps import Steps, read_steps, steps_of
 from sessions.loop.conversation.window import Conversation, TooLong
 from sessions.loop.hooks.phases import TurnHooks
 from sessions.loop.model_calls.admission import TurnFailed, admit_model_call
-from sessions.loop.model_calls.client_requests import as_asked, asked_for, own_arguments
+from sessions.loop.model_calls.client_requests import as_asked, asked_for
 from sessions.loop.model_calls.drafts import Draft
 from sessions.loop.model_calls.fallback import fall_back
 from sessions.loop.model_calls.refused_tools import leave_out
+from sessions.loop.model_calls.reply_records import record_of
 from sessions.loop.model_calls.reserving import LENGTH, Admitted, clock_ahead, is_cut_short, reserve_call
 from sessions.loop.model_calls.sent_tools import Carried, carried_by
 from sessions.loop.run.parking import Parked, settle
 from sessions.loop.run.single_calls import answer_single_call
-from sessions.loop.tools import execution
-from sessions.models import LoadedToolkit, Step, StepStatus, ToolSet, Turn, TurnEvent, TurnStatus
-from sessions.selection.routing import remembered_routing, routing_left
+from sessions.models import LoadedToolkit, Step, StepStatus, Turn, TurnEvent, TurnStatus
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start, owned
 from sessions.turns.held import Held
+from sessions.turns.replies import ReplyRecord
 from toolhub.durations import duration
 from toolhub.tenants.rows.statements import Select
 
@@ -68,9 +59,9 @@ ROUND_LIMIT = (
 
 
 class HalfReply(CallStopped):
-    """The turn was stopped while the model wrote; `reply` is what `ledger.record_model_step` takes of what there is."""
+    """The turn was stopped while the model wrote; `reply` is what there is."""
 
-    def __init__(self, reply: dict[str, Any]) -> None:
+    def __init__(self, reply: ReplyRecord) -> None:
         super().__init__()
         self.reply = reply
 
@@ -183,16 +174,16 @@ def _answer(turn: Turn, held: Held) -> dict[str, Any]:
                 fall_back(turn, held, error)
                 past = Past(turn)
             continue
-        if carried.is_pure_chat and reply["tool_calls"]:
+        if carried.is_pure_chat and reply.tool_calls:
             return _without_calls(reply)
-        if not reply["tool_calls"]:
-            return _final(reply["text"], reply["finish_reason"], reply)
-        step, calls, turn.registry_version = ledger.record_model_step(held.claim, **reply)
+        if not reply.tool_calls:
+            return _final(reply.text, reply.finish_reason, reply)
+        step, calls, turn.registry_version = ledger.record_model_step(held.claim, reply)
         steps.replies.append(step)
         steps.calls += calls
 
 
-def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -> dict[str, Any]:
+def _final(text: str, finish_reason: str, reply: ReplyRecord | None = None) -> dict[str, Any]:
     """The end by a reply without calls, which is stored with it where it is not yet. Raises TurnFailed."""
     if text:
         return {"answer": text, "reply": reply, "cut_by": finish_reason if finish_reason in CUT else ""}
@@ -201,20 +192,20 @@ def _final(text: str, finish_reason: str, reply: dict[str, Any] | None = None) -
     raise TurnFailed("empty_answer", "The model answered with nothing.", reply)
 
 
-def _without_calls(reply: dict[str, Any]) -> dict[str, Any]:
+def _without_calls(reply: ReplyRecord) -> dict[str, Any]:
     """The end of a turn whose agent has no tools, by a reply that calls for some all the same: its words are the
     answer. Raises TurnFailed where there are none."""
-    reply = reply | {"tool_calls": []}
-    if not reply["text"]:
+    reply = replace(reply, tool_calls=[])
+    if not reply.text:
         raise TurnFailed("empty_answer", "The model called a tool, and this agent has none.", reply)
-    return _final(reply["text"], reply["finish_reason"], reply)
+    return _final(reply.text, reply.finish_reason, reply)
 
 
 # -- The model --------------------------------------------------------------------------------------------------------
 
 
-def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> dict[str, Any]:
-    """Send the conversation; returns what `ledger.record_model_step` takes of the reply.
+def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> ReplyRecord:
+    """Send the conversation; returns the reply.
 
     One that met the cap of the agent's usual answers is asked for once more, with the model's own cap, where the
     budgets have room for that.
@@ -232,7 +223,7 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     _note_cut(turn, held, talk)
     is_first = not steps.calls
     reply = _call_model(turn, held, carried, past, talk, admitted, is_first=is_first)
-    if not admitted.is_capped or reply["finish_reason"] != LENGTH:
+    if not admitted.is_capped or reply.finish_reason != LENGTH:
         return reply
     try:
         whole = reserve_call(turn, held.claim, counted, with_whole_answer=True)
@@ -242,12 +233,12 @@ def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Step
     return _call_model(turn, held, carried, past, talk, whole, is_first=is_first)
 
 
-def _record_cut_short(turn: Turn, held: Held, reply: dict[str, Any], admitted: Admitted, whole: Admitted) -> Step:
+def _record_cut_short(turn: Turn, held: Held, reply: ReplyRecord, admitted: Admitted, whole: Admitted) -> Step:
     """Store a reply that met the cap of usual answers, with what it cost and without its words: it is asked for anew,
     and nobody goes on from half of it."""
     ledger.restart_draft(held.claim)
-    bare = reply | {"text": "", "tool_calls": [], "extras": "", "status": StepStatus.FAILED}
-    step, _, turn.registry_version = ledger.record_model_step(held.claim, **bare)
+    bare = replace(reply, text="", tool_calls=[], extras="", status=StepStatus.FAILED)
+    step, _, turn.registry_version = ledger.record_model_step(held.claim, bare)
     caps = {"tokens": admitted.model.max_output_tokens, "most": whole.model.max_output_tokens}
     ledger.write_event(held.claim, "answer_cut_short", caps)
     return step
@@ -255,7 +246,7 @@ def _record_cut_short(turn: Turn, held: Held, reply: dict[str, Any], admitted: A
 
 def _call_model(
     turn: Turn, held: Held, carried: Carried, past: Past, talk: Conversation, admitted: Admitted, *, is_first: bool
-) -> dict[str, Any]:
+) -> ReplyRecord:
     """Make the call that was let through. What is reserved for it is settled with the reply, and given back where there
     is none. `is_first` says that the turn has no reply with calls yet."""
     tool_set = carried.tool_set
@@ -277,28 +268,11 @@ def _call_model(
         options={"on_text": draft.add, "on_wait": draft.pass_on, "on_restart": draft.restart},
     )
 
-    def stored(reply: Reply) -> dict[str, Any]:
-        sent = carried if asking.question.adds_tools else replace(carried, line=None)
-        prefix = prefix_of(turn, sent.declared, asking.question.parts, past.first, tools_of=asking.question.tools_of)
-        line = sent.line.marks if sent.line is not None else None
-        return {
-            "started_at": started_at,
-            "tool_set": tool_set,
-            "declared_set": sent.declared if sent.line is not None else None,
-            "prompt": remembered(turn, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply), line),
-            "verdict_set": carried.verdict_set,
-            "load_count": carried.load_count,
-            "routing": dict(carried.routing),
-            "all_tool_tokens": carried.all_tool_tokens,
-            "prompt_bytes": prefix.prompt_bytes,
-            "prefix_bytes": prefix.prefix_bytes,
-            "reserved": admitted.reserved,
-            **_reply_fields(turn, talk, sent.tokens, reply, started_at),
-            **_found(reply, sent.declared),
-        }
+    def recorded(reply: Reply) -> ReplyRecord:
+        return record_of(turn, carried, past, talk, admitted, asking.question, reply, started_at)
 
     try:
-        return stored(tracing.ask(turn, asking))
+        return recorded(tracing.ask(turn, asking))
     except ModelError:
         if draft.text:
             draft.restart()
@@ -309,18 +283,7 @@ def _call_model(
         half = asking.half_reply()
         if half is None or held.reason in ("draining", "lost"):
             raise
-        raise HalfReply(stored(half)) from stopped
-
-
-def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, Any]:
-    """Return the marks that the agent's next turn is routed by, empty where it is not routed. A quick question changes
-    none of them."""
-    if not is_routed(turn.agent):
-        return {}
-    if turn.without_tools:
-        return routing_left(turn.session, turn.agent_id)
-    calls = [call.name for call in reply.calls]
-    return remembered_routing(turn, carried.routed, left_loaders=carried.left_loaders, answer=reply.text, calls=calls)
+        raise HalfReply(recorded(half)) from stopped
 
 
 def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:
@@ -355,66 +318,10 @@ def _note_cut(turn: Turn, held: Held, talk: Conversation) -> None:
         ledger.write_event(held.claim, "history_cut", cut)
 
 
-def _reply_fields(
-    turn: Turn, talk: Conversation, tool_tokens: int, reply: Reply, started_at: datetime
-) -> dict[str, Any]:
-    """A model step's fields of what the model said, of what that cost, and of what it was made of as we count it. At
-    most one query, for the organisation's own prices, where this process has not read them."""
-    answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
-    answer_tokens = count_tokens(answered, turn.model.tokenizer.encoding)
-    usage = reply.usage or Usage(talk.tokens + tool_tokens, answer_tokens, is_estimated=True)
-    cost = cost_of(turn.model, priced_use(usage), started_at, turn.registry_version)
-    return {
-        "text": reply.text,
-        "tool_calls": stored_calls(talk, reply, partial(own_arguments, turn)),
-        "finish_reason": reply.finish_reason,
-        "input_tokens": usage.input,
-        "cached_tokens": usage.cached,
-        "cache_write_tokens": usage.cache_written,
-        "output_tokens": usage.output,
-        "reasoning_tokens": usage.reasoning,
-        "usage_estimated": usage.is_estimated,
-        "cost": cost.nano if cost else None,
-        "price_source": cost.source if cost else "",
-        "tool_tokens": tool_tokens,
-        "result_tokens": talk.result_tokens,
-        "history_tokens": talk.history_tokens,
-        "answer_tokens": answer_tokens,
-        "raw_usage": dict(usage.raw),
-        "origin": turn.model.origin,
-        "extras": json.dumps(reply.extras, ensure_ascii=False) if reply.extras else "",
-    }
-
-
-def _found(reply: Reply, declared: ToolSet) -> dict[str, Any]:
-    """More fields of a model step whose provider searched the tools of this set: what it found, of those in there."""
-    found = found_in(reply.extras)
-    if found is None:
-        return {}
-    extras = json.dumps({**reply.extras, "tools": declared.pk}, ensure_ascii=False)
-    there = namespaces_in(declared.wire)
-    return {"extras": extras, "structured": {"found": [name for name in found if name in there]}}
-
-
-def stored_calls(
-    talk: Conversation, reply: Reply, own: Callable[[str, str], str] = lambda name, arguments: arguments
-) -> list[dict[str, str]]:
-    """The reply's calls as they are stored and sent again: ids unique in the conversation, names and arguments that any
-    provider takes. What the model really wrote is kept beside, under `raw_name` and `raw_arguments`. `own` puts
-    arguments under the names of a client's own tool."""
-    taken = {call["id"] for message in talk.messages for call in message.get("tool_calls", ())}
-    stored = []
-    for call in reply.calls:
-        call_id = call.id if CALL_ID.match(call.id) and call.id not in taken else f"call_{uuid4().hex}"
-        taken.add(call_id)
-        stored.append(execution.stored_call(call_id, replace(call, arguments=own(call.name, call.arguments))))
-    return stored
-
-
 # -- Ends -------------------------------------------------------------------------------------------------------------
 
 
-def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> str:
+def _end_stopped(held: Held, half: ReplyRecord | None = None) -> str:
     """The turn was stopped from outside: cancelled, out of time, or this worker is going down, which is no fault of the
     turn. Returns the code of that."""
     if held.reason == "cancelled":
@@ -426,6 +333,6 @@ def _end_stopped(held: Held, half: dict[str, Any] | None = None) -> str:
         raise ledger.LeaseLost(str(held.claim.turn_id))
     else:
         why = "The turn ran out of time."
-        text = half["text"] if half else ""
+        text = half.text if half else ""
         ledger.finish(held.claim, TurnStatus.EXPIRED, answer=text, error_code="deadline", error_message=why, reply=half)
     return held.reason or "deadline"

@@ -30,6 +30,7 @@ from sessions.turns import waiting as parking
 from sessions.turns.budget_states import budgets_of, charged_by
 from sessions.turns.fencing import OverBudget
 from sessions.turns.ledger import Claim, LeaseLost
+from sessions.turns.replies import ReplyRecord
 from sessions.turns.spending import Reserved, reserve, sweep_reservations
 from tests.cast import make_agent, make_approval, make_budget, make_session
 from tests.sessions.steps import accepted, add_call, change, claimed, expire_lease, reread, start_call
@@ -56,15 +57,14 @@ def take(claim: Claim, tokens: int = 1_000, money: int | None = None, *, step: i
         return reserve(claim, budgets, charged_by(turn, None), step=step, tokens=tokens, money=money, at=at)
 
 
-def reply(reserved: Reserved | None, tokens: int, cost: int | None = None) -> dict[str, Any]:
+def reply(reserved: Reserved | None, tokens: int, cost: int | None = None) -> ReplyRecord:
     """What the loop stores of a reply that took so much."""
-    own = {"text": "hi", "tool_calls": [], "input_tokens": tokens, "cached_tokens": 0, "output_tokens": 0}
-    return {"started_at": timezone.now(), "tool_set": None, "reserved": reserved, "cost": cost} | own
+    return ReplyRecord(started_at=timezone.now(), text="hi", input_tokens=tokens, reserved=reserved, cost=cost)
 
 
 def record(claim: Claim, reserved: Reserved | None, tokens: int, cost: int | None = None) -> None:
     with organisation_scope(claim.organisation_id):
-        ledger.record_model_step(claim, **reply(reserved, tokens, cost))
+        ledger.record_model_step(claim, reply(reserved, tokens, cost))
 
 
 def amounts(budget: Budget) -> list[tuple[int, int]]:
