@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,16 +228,16 @@ def selection_ms(filled: Filled, tries: int = TRIES) -> tuple[float, float]:
     with organisation_scope(filled.member.organisation_id):
         turn = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
         turn.membership_id, turn.message = session.membership_id, "What did department 7 write?"
-        turn.model = resolve_model(session.agent.model, session.agent)
-        turn.registry_version = Organisation.objects.get(pk=session.organisation_id).registry_version
-        turn.has_loads = True
-        select_tools(turn)
+        model = resolve_model(session.agent.model, session.agent)
+        version = Organisation.objects.get(pk=session.organisation_id).registry_version
+        select = partial(select_tools, turn, model, at=version)
+        select()
 
         def first() -> None:
             forget_everything()
-            select_tools(turn)
+            select()
 
-        return best_ms(lambda: select_tools(turn), tries), best_ms(first, tries)
+        return best_ms(select, tries), best_ms(first, tries)
 
 
 def table(found: Sequence[Cost]) -> str:

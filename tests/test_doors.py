@@ -350,6 +350,14 @@ def test_of_the_hallway_the_apps_see_the_tenants_and_little_else() -> None:
     assert as_lines(found) == []
 
 
+@pytest.mark.parametrize("room", ["capabilities/models", "sessions/models"])
+def test_the_tables_import_tables_and_rules_alone(room: str) -> None:
+    tables = ("capabilities.models", "sessions.models", "toolhub.tenants")
+    rules = ("capabilities.contract", "capabilities.common", *MEANS)
+
+    assert as_lines([one for one in imports(room) if one.of(*HOUSES) and not one.of(*tables, *rules)]) == []
+
+
 @pytest.mark.parametrize("room", ["capabilities/contract", "capabilities/choosing/routing"])
 def test_the_pure_rooms_import_nothing_of_django_or_of_the_house(room: str) -> None:
     pure = ("capabilities.contract", "capabilities.choosing.routing", *MEANS)

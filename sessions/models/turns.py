@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Q
 
-from capabilities.choosing.pipeline.routing import router_verdicts
-from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.models import Agent, ToolVersion
 from sessions.models.chats import ChatSession
 from sessions.models.sets import ToolSet, VerdictSet
@@ -162,22 +159,6 @@ class Turn(TenantModel):
     charged_above = models.JSONField(default=dict, blank=True)
     #: Whether its usage stands in the hourly sums.
     is_rolled_up = models.BooleanField(default=False)
-
-    #: In memory only, of a turn that a worker claimed: the organisation's registry version as it was last seen, and
-    #: whether the session has, or had, anything loaded.
-    registry_version: int | None = None
-    has_loads = True
-    #: In memory only, of a turn that a worker claimed: its model calls in this epoch, and how far the database's clock
-    #: is ahead of the worker's.
-    model_calls = 0
-    clock_ahead = timedelta(0)
-    #: In memory only: names of its client's own tools that the model's provider refused.
-    refused_tools: frozenset[str] = frozenset()
-    #: In memory only, and only of a turn that a worker claimed: what its model calls go by; the agent's prompt as hooks
-    #: patched it, None where they did not; and its `TurnHooks`.
-    model: ResolvedModel
-    prompt: str | None = None
-    hooks: Any = None
 
     class Meta(TenantModel.Meta):
         constraints = (
@@ -404,13 +385,6 @@ class Step(TenantModel):
     def model_name(self) -> str:
         """Model call: the model that answered; empty in rows of before this was stored."""
         return self.origin.split(" ", 2)[2] if self.origin else ""
-
-    @property
-    def verdicts(self) -> list[dict[str, Any]]:
-        """Reasons why each tool is or is not in the selection that this model call is the first round of; else nothing.
-        Tools that its message left out come last. One query, unless `verdict_set` is at hand."""
-        stored = self.verdict_set.verdicts if self.verdict_set is not None else []
-        return [*stored, *router_verdicts(self.routing, stored)]
 
     @property
     def result_for_model(self) -> str:

@@ -70,18 +70,20 @@ class Holdings:
 _configured: Memory[list[Any]] = Memory(256)
 
 
-def holdings_of(session: ChatSession, agent: Agent, *, during: Turn | None = None, at: int | None = None) -> Holdings:
+def holdings_of(
+    session: ChatSession, agent: Agent, *, during: Turn | None = None, at: int | None = None, has_loads: bool = True
+) -> Holdings:
     """One query. `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over.
 
-    `at` a registry version of the organisation, what the agent may load is read once, in a query of its own. A claimed
-    turn knows whether its session has loads: where it has none, they are not read.
+    `at` a registry version of the organisation, what the agent may load is read once, in a query of its own; and
+    where the session is known to have no loads (`has_loads`), they are not read.
     """
     if at is None:
         rows: Iterable[Any] = _allowed(agent).union(_deferred(agent), _loaded(session, agent, during), all=True)
         return _holdings(agent, rows)
     key = (agent.organisation_id, at, agent.pk)
     rows = _configured.get(key, lambda: list(_allowed(agent).union(_deferred(agent), all=True)))
-    if during is None or during.has_loads:
+    if has_loads:
         rows = [*rows, *_loaded(session, agent, during)]
     return _holdings(agent, rows)
 

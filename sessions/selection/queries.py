@@ -56,24 +56,32 @@ class Selection(pipeline.Selection):
     load_count: int = 0
 
 
-def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
-    """The tools of this turn for its resolved model, at the session's loads of now. Five queries at most, whatever
+def select_tools(
+    turn: Turn,
+    model: ResolvedModel,
+    decided: Decided | None = None,
+    *,
+    at: int | None = None,
+    has_loads: bool = True,
+) -> Selection:
+    """The tools of this turn for its model, at the session's loads of now. Five queries at most, whatever
     there is, one more where the organisation has policies, one where the agent is routed, one where the provider
     searches, and those of `why_asks_in` where nobody attends the turn; where this process has read the organisation at
     this registry version two: the member's rights, and the loads. A quick question gets none, without a query.
 
-    `decided` is what routing decided with the turn's first model call.
+    `decided` is what routing decided with the turn's first model call, `at` the registry version that the worker saw
+    last, and `has_loads` whether the session has, or had, anything loaded.
     """
     if turn.without_tools:
-        return Selection((), (), turn.model.tokenizer.encoding, load_count=turn.session.load_count)
-    agent, at = turn.agent, turn.registry_version
+        return Selection((), (), model.tokenizer.encoding, load_count=turn.session.load_count)
+    agent = turn.agent
     permissions, now = permissions_at_version(turn.membership_id)
     policies = policies_for(permissions, now)
-    holdings = holdings_of(turn.session, agent, during=turn, at=at)
-    searches = searches_in(turn)
+    holdings = holdings_of(turn.session, agent, during=turn, at=at, has_loads=has_loads)
+    searches = searches_in(turn, model)
     offer = offer_at_hand(agent, holdings, meta_tools(agent, holdings, permissions, searches=searches), at=at)
     routing = routing_inputs(turn.session, agent, offer, turn.message, at=now, decided=decided)
-    why_asks = why_asks_in(turn.session, agent, turn.model, at=now) if turn.is_unattended else None
+    why_asks = why_asks_in(turn.session, agent, model, at=now) if turn.is_unattended else None
     return selected(
         turn.session,
         agent,
@@ -82,7 +90,7 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
         offer,
         turn.message,
         policies=policies,
-        model=turn.model,
+        model=model,
         routing=routing,
         why_asks=why_asks,
         reach=in_reach(agent, holdings, at=at).offer if searches else None,
@@ -90,11 +98,11 @@ def select_tools(turn: Turn, decided: Decided | None = None) -> Selection:
     )
 
 
-def searches_in(turn: Turn) -> bool:
+def searches_in(turn: Turn, model: ResolvedModel) -> bool:
     """Return whether the provider searches what the agent could load in this turn: not beside tools that a client
     brought, which no other request of the session has."""
     brings_tools = turn.asked is not None and bool(turn.asked.tools)
-    return searches_tools(turn.agent, turn.model) and not brings_tools
+    return searches_tools(turn.agent, model) and not brings_tools
 
 
 def searches_for(agent: Agent, model: ResolvedModel | None = None) -> bool:

@@ -7,10 +7,15 @@ import re
 from typing import Any
 from uuid import uuid4
 
+from capabilities.choosing.pipeline.routing import router_verdicts
 from capabilities.language_models.providers.resolve import ResolvedModel, ResolvedProvider, resolve_model
 from capabilities.models import AUTO
+from sessions.loop.conversation.history import Past
+from sessions.loop.conversation.running import RunningTurn
 from sessions.models import ChatSession, Step, StepKind, Turn, TurnEvent
+from sessions.selection.queries import Selection, select_tools
 from sessions.turns import accepting, ledger
+from sessions.turns.held import Held
 from sessions.worker.process import work_on
 from tests.scripted_openai import Json
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
@@ -55,17 +60,34 @@ def work_all() -> None:
     raise AssertionError("turns go round for ever")
 
 
-def as_claimed(turn: Turn) -> Turn:
+def as_claimed(turn: Turn) -> RunningTurn:
     """The turn read anew, with its model resolved, as a worker has it. In the scope of its organisation."""
-    found = Turn.objects.select_related("session", "agent__model__provider").get(pk=turn.pk)
-    found.model = resolve_model(found.agent.model, found.agent)
-    return found
+    return running(Turn.objects.select_related("session", "agent__model__provider").get(pk=turn.pk))
+
+
+def running(row: Turn, **more: Any) -> RunningTurn:
+    """The turn of this row, with its model resolved."""
+    model = resolve_model(row.agent.model, row.agent)
+    held = Held(ledger.Claim(row.pk, row.organisation_id, row.epoch))
+    return RunningTurn(row, held, model, row.agent.prompt, Past(row, model), **more)
+
+
+def selected_for(turn: RunningTurn) -> Selection:
+    """Select as the turn's next model call does. In the scope of its organisation."""
+    return select_tools(turn.row, turn.model, at=turn.registry_version, has_loads=turn.has_loads)
 
 
 def steps_of(turn: Turn, kind: StepKind | None = None) -> list[Step]:
     with organisation_scope(turn.organisation_id):
         found = Step.objects.filter(turn=turn).select_related("verdict_set").order_by("index")
         return [step for step in found if kind in (None, step.kind)]
+
+
+def verdicts_of(step: Step) -> list[dict[str, Any]]:
+    """Reasons why each tool is or is not in the selection that this model call is the first round of; else nothing.
+    Tools that its message left out come last."""
+    stored = step.verdict_set.verdicts if step.verdict_set is not None else []
+    return [*stored, *router_verdicts(step.routing, stored)]
 
 
 def tool_steps_of(turn: Turn) -> list[Step]:

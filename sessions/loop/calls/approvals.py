@@ -50,8 +50,8 @@ def decide_asking(prepared: Prepared) -> Decision | None:
 
     No query while nothing asks and no rule names a role; else one for the roles, and one for the consents.
     """
-    turn, spec = prepared.turn, prepared.spec
-    rules = ask_rules(turn.organisation_id, turn.registry_version)
+    turn, spec = prepared.turn.row, prepared.spec
+    rules = ask_rules(turn.organisation_id, prepared.turn.registry_version)
     call = asked_call(spec, prepared.arguments, turn.membership_id, turn.agent_id)
     decision = decision_on(spec, rules_of(rules, call), spec.envelope.ask)
     if decision is not None and asks_administrators(spec) and not turn.membership.has_access(Access.ADMIN):
@@ -79,7 +79,7 @@ def has_consent(prepared: Prepared, terms: Terms) -> bool:
     """Return whether somebody has allowed this member's calls of this version of the tool before, for this session or
     until a later time. Where another person must answer, the member's own consent does not count. One query, and a
     query or two for each level that the session is below the member's own."""
-    turn = prepared.turn
+    turn = prepared.turn.row
     consents = asked.consents_in(turn.session).filter(tool_version=prepared.spec.version_id)
     if terms.needs_other_person:
         consents = consents.exclude(granted_by=turn.membership_id)
@@ -105,7 +105,7 @@ def unanswered(prepared: Prepared) -> Outcome:
 def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
     """Ask somebody of this pending call, whose secrets they do not see; `fields` are what its step says from now on. Or
     why nobody can be asked, as the model reads it. One transaction, and the queries of `secrets_for`."""
-    turn, spec, step = prepared.turn, prepared.spec, prepared.step
+    turn, spec, step = prepared.turn.row, prepared.spec, prepared.step
     secrets = secrets_for(spec, turn.membership_id)
     arguments = canonical_json(masked_value(prepared.effective.values, secrets))
     if len(arguments) > MAX_SHOWN:

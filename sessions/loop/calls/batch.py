@@ -14,38 +14,38 @@ from capabilities.contract.envelope import overrides_from
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
 from sessions.loop.calls.one_call import answer_call
-from sessions.loop.conversation.steps import Steps
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.model_calls.client_requests import left_to_client
 from sessions.loop.tools import execution
-from sessions.models import Step, StepStatus, ToolSet, Turn
+from sessions.models import Step, StepStatus, ToolSet
 from sessions.turns import ledger
-from sessions.turns.held import Held
 
 
-def answer_calls(turn: Turn, held: Held, step: Step, steps: Steps, *, at_limit: bool) -> list[Step]:
+def answer_calls(turn: RunningTurn, step: Step, *, at_limit: bool) -> list[Step]:
     """Give each call of the reply exactly one answer: those that may run side by side, the others a refusal. Returns
     the calls that are the client's to run: nothing is done about these.
 
     Raises CancelRequested where the turn was stopped meanwhile, or may not go on.
     """
+    steps = turn.steps
     known = steps.of_round(step.round)
     if missing := [place for place in range(len(step.tool_calls)) if place not in known]:
-        steps.calls += ledger.add_calls(held.claim, step, missing)
+        steps.calls += ledger.add_calls(turn.claim, step, missing)
         known = steps.of_round(step.round)
     most = 0 if at_limit or step.finish_reason == "length" else int(settings.TOOLHUB_CALLS_PER_ROUND)
-    left = left_to_client(turn, step, (known[place] for place in sorted(known)))
+    left = left_to_client(turn.row, step, (known[place] for place in sorted(known)))
     unanswered = [known[place] for place in sorted(known) if known[place].is_unanswered and known[place] not in left]
     beyond = [each for each in unanswered if each.call_index >= most and each.status == StepStatus.PENDING]
     if beyond:
         outcome = execution.failure(_why_not_run(step, at_limit), status=StepStatus.REFUSED)
-        ledger.refuse_steps(held.claim, beyond, outcome.result)
+        ledger.refuse_steps(turn.claim, beyond, outcome.result)
     to_run = [each for each in unanswered if each.is_unanswered]
     if not to_run:
         return left
 
     def answer(call: Step) -> None:
         names = _selected(turn, step.tool_set)  # as they are when this call begins
-        answer_call(turn, held, step, steps, call, names)
+        answer_call(turn, step, call, names)
 
     if len(to_run) == 1:
         answer(to_run[0])
@@ -65,18 +65,18 @@ def _why_not_run(step: Step, at_limit: bool) -> str:
     return f"Not run: only {settings.TOOLHUB_CALLS_PER_ROUND} calls of one reply are run. Ask again for the rest."
 
 
-def can_read_on(turn: Turn, reply: Step) -> bool:
+def can_read_on(turn: RunningTurn, reply: Step) -> bool:
     """Return whether the round of this reply has the tool that reads on in results. Queries as for its calls."""
     return READ_RESULT in _selected(turn, reply.tool_set)
 
 
-def _selected(turn: Turn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
+def _selected(turn: RunningTurn, tool_set: ToolSet | None) -> dict[str, ToolSpec]:
     """The round's tools by name, those too that the provider searches, as they are now, under the overrides that they
     were selected with; one with another version since is not among them."""
     if tool_set is None:
         return {}
-    found = {}
-    for spec in current_specs(tool_set.callable_ids, organisation_id=turn.organisation_id, at=turn.registry_version):
+    found, at = {}, turn.registry_version
+    for spec in current_specs(tool_set.callable_ids, organisation_id=turn.row.organisation_id, at=at):
         found[spec.name] = spec.overridden(overrides_from(tool_set.overrides.get(str(spec.version_id))))
     return found
 

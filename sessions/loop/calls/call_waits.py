@@ -55,7 +55,7 @@ def wait_for(
     it was. Raises as `go_on_later`.
     """
     is_runner = secrets is not None
-    wait = wait or CallWait(organisation_id=ready.turn.organisation_id, step=ready.step, turn=ready.turn)
+    wait = wait or CallWait(organisation_id=ready.turn.row.organisation_id, step=ready.step, turn=ready.turn.row)
     wait.step = ready.step
     why_not = _why_not(wait, waits)
     if why_not:
@@ -131,7 +131,7 @@ def pause_of(wanted: float, so_far: float) -> float:
 
 def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approval:
     """Build the question to the member, not stored yet."""
-    turn, spec = ready.turn, ready.spec
+    turn, spec = ready.turn.row, ready.spec
     approval = Approval(
         organisation_id=turn.organisation_id,
         step=ready.step,

@@ -20,11 +20,12 @@ from capabilities.contract.loading import CALL_TOOL, LOAD_CATEGORY, LOAD_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import LoadingMode, Tool, ToolVersion
 from sessions.loop.clients.replies import Call
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.wanted_tools import NEXT_STEP
 from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
 from sessions.loop.tools.runtime import layers_of
-from sessions.models import Door, StepStatus, Turn
+from sessions.models import Door, StepStatus
 from sessions.selection.loading.loadable import LoadInputs, LoadTarget, read_place
 from sessions.selection.loading.offered import offered_to
 from sessions.selection.queries import loading_tools
@@ -44,7 +45,9 @@ class ResolvedCall:
     answer: Outcome | None = None
 
 
-def resolve_call(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int] = ()) -> ResolvedCall:
+def resolve_call(
+    turn: RunningTurn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int] = ()
+) -> ResolvedCall:
     """The tool with its envelope in force. No query for one that is at hand.
 
     `sent` are the keys of the versions that the model was shown: one that is not in force any more is not run.
@@ -53,7 +56,7 @@ def resolve_call(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: 
     return wanted if wanted.spec is None else replace(wanted, spec=in_force(wanted.spec, layers_of(turn)))
 
 
-def _resolve(turn: Turn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int]) -> ResolvedCall:
+def _resolve(turn: RunningTurn, call: Call, at_hand: Mapping[str, ToolSpec], sent: Sequence[int]) -> ResolvedCall:
     spec = at_hand.get(call.name)
     if spec is None and is_changed(call.name, sent):
         return ResolvedCall(call, answer=changed(call.name))
@@ -82,9 +85,9 @@ def changed(name: str) -> Outcome:
     return execution.failure(message, status=StepStatus.REFUSED)
 
 
-def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
+def callable_spec(turn: RunningTurn, name: str) -> ToolSpec | None:
     """A tool that `call_tool` may reach for this turn, whatever its member's rights: those are asked for next."""
-    if turn.agent.loading_mode != LoadingMode.CONSTANT or turn.door == Door.MCP:
+    if turn.row.agent.loading_mode != LoadingMode.CONSTANT or turn.row.door == Door.MCP:
         return None
     reading = _read(turn)
     found = [each for each in reading.offer.candidates if each.spec.name == name]
@@ -92,13 +95,13 @@ def callable_spec(turn: Turn, name: str) -> ToolSpec | None:
     return kept[0].spec if kept else None
 
 
-def not_at_hand(turn: Turn, name: str) -> Outcome:
+def not_at_hand(turn: RunningTurn, name: str) -> Outcome:
     """Build the answer to a call of a tool that the round does not carry: how to get the tool; why it may not run,
     where its agent and this session can have it; else the same answer as for an unknown name."""
     known = [each for each in specs(Tool.objects.filter(name=name[:64])) if each.name == name]
     if not known:
         return execution.inactive(name)
-    if turn.door == Door.MCP:
+    if turn.row.door == Door.MCP:
         return _not_at_address(turn, known[0])
     reading = _read(turn)
     found = next((each for each in reading.offer.candidates if each.spec.name == name), None)
@@ -141,15 +144,16 @@ def _is_nobodys(spec: ToolSpec, reading: LoadInputs) -> bool:
     return without_agent([spec.tool_id]).exists()
 
 
-def _not_at_address(turn: Turn, spec: ToolSpec) -> Outcome:
+def _not_at_address(turn: RunningTurn, spec: ToolSpec) -> Outcome:
     """Build the answer to a client that calls, by itself, a tool that its address no longer has for its member."""
-    call = turn.asked.call if turn.asked is not None else None
-    if call is None or not offered_to(turn.membership_id, turn.agent, str(call["toolkit"]), turn.model).has(spec.name):
+    row = turn.row
+    call = row.asked.call if row.asked is not None else None
+    if call is None or not offered_to(row.membership_id, row.agent, str(call["toolkit"]), turn.model).has(spec.name):
         return execution.inactive(spec.name)
     refused = execution.refusal(turn, spec)
     if refused is None:
         return execution.inactive(spec.name)
-    execution.note_denied_call(turn.membership_id, spec, refused)
+    execution.note_denied_call(row.membership_id, spec, refused)
     return refused
 
 
@@ -203,9 +207,7 @@ def _loadable(name: str, message: str, **more: Any) -> Outcome:
     return execution.failure(message, status=StepStatus.REFUSED, tool=name, **more)
 
 
-def _read(turn: Turn) -> LoadInputs:
-    return read_place(
-        LoadTarget(
-            turn.session, turn.agent, turn.model, turn.is_unattended, brings_tools=bool(turn.asked and turn.asked.tools)
-        )
-    )
+def _read(turn: RunningTurn) -> LoadInputs:
+    row = turn.row
+    brings_tools = bool(row.asked and row.asked.tools)
+    return read_place(LoadTarget(row.session, row.agent, turn.model, row.is_unattended, brings_tools=brings_tools))

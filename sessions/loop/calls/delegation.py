@@ -27,6 +27,7 @@ from capabilities.running.services.writes import acts_as_organisation
 from sessions.loop.calls import approvals
 from sessions.loop.calls.preparing import Prepared
 from sessions.loop.calls.trust import keep_trust, untrusted_before
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.hooks.phases import hooked_outcome
 from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
@@ -37,7 +38,6 @@ from sessions.selection.holdings import reachable_tool_ids
 from sessions.turns import accepting, ledger
 from sessions.turns.budget_states import budgets_of, charged_below, charged_for
 from sessions.turns.fencing import HELD, Claim, OverBudget, check_may_start, fence, hold
-from sessions.turns.held import Held
 from sessions.turns.spending import check_room_for_child
 
 #: Sessions below a member's own: an agent asks another, that one a third, and that one a fourth.
@@ -54,6 +54,8 @@ class Order:
     agent: Agent
     message: str
     tool_ids: Sequence[int]
+    #: The organisation's registry version, as the turn saw it last.
+    at: int | None = None
 
 
 def is_delegation(spec: ToolSpec | None) -> TypeGuard[ToolSpec]:
@@ -63,29 +65,30 @@ def is_delegation(spec: ToolSpec | None) -> TypeGuard[ToolSpec]:
 # -- Hand over --------------------------------------------------------------------------------------------------------
 
 
-def hand_over(held: Held, ready: Prepared, **fields: Any) -> None:
+def hand_over(ready: Prepared, **fields: Any) -> None:
     """Open a child turn for a call, which stays open until the child has ended; or answer it with why there is none.
 
     `fields` are what the call's step says from its begin on. One that has begun without a child is gone on with:
     nothing has happened yet.
     """
-    order, step = order_of(ready.turn, ready.arguments), ready.step
+    turn, step = ready.turn, ready.step
+    order = order_of(turn.row, ready.arguments, at=turn.registry_version)
     if isinstance(order, Order):
         slug = order.agent.slug
         try:
-            if open_child(held.claim, step, order, **fields) is not None:
+            if open_child(turn.claim, step, order, **fields) is not None:
                 return
             order = _used_up()
         except OverBudget as over:
             order = execution.failure(str(over), agent=slug)
     if step.status == StepStatus.PENDING:
-        ledger.start_step(held.claim, step, **fields)
-    _answer(held.claim, step, order)
+        ledger.start_step(turn.claim, step, **fields)
+    _answer(turn.claim, step, order)
 
 
-def order_of(turn: Turn, arguments: Mapping[str, Any]) -> Order | Outcome:
-    """Return the order that a call with these arguments makes, if that can be; else the outcome that the model
-    reads."""
+def order_of(turn: Turn, arguments: Mapping[str, Any], *, at: int | None = None) -> Order | Outcome:
+    """Return the order that a call with these arguments makes `at` a registry version, if that can be; else the outcome
+    that the model reads."""
     if turn.session.depth >= MAX_DEPTH:
         return execution.failure(f"Agents asked each other {MAX_DEPTH} times over; do this part yourself.")
     message = str(arguments["message"])
@@ -97,7 +100,7 @@ def order_of(turn: Turn, arguments: Mapping[str, Any]) -> Order | Outcome:
     agent = agents.filter(slug=arguments["agent"]).first()
     if agent is None:
         return execution.failure(f"There is no such agent. There are: {_listed(agents)}.")
-    return Order(turn, agent, message, tools_to_pass_on(turn))
+    return Order(turn, agent, message, tools_to_pass_on(turn), at)
 
 
 def root_of(turn: Turn) -> UUID:
@@ -158,8 +161,8 @@ def open_child(claim: Claim, step: Step, order: Order, **fields: Any) -> Turn | 
 
 def _check_room(order: Order) -> None:
     turn = order.turn
-    budgets = budgets_of(turn.organisation_id, turn.registry_version)
-    charged = charged_for(turn.session, turn.membership_id, order.agent.pk, turn.registry_version)
+    budgets = budgets_of(turn.organisation_id, order.at)
+    charged = charged_for(turn.session, turn.membership_id, order.agent.pk, order.at)
     check_room_for_child(budgets, charged, timezone.now())
 
 
@@ -199,22 +202,22 @@ def _listed(agents: QuerySet[Agent]) -> str:
 # -- Take back --------------------------------------------------------------------------------------------------------
 
 
-def take_back(turn: Turn, held: Held, *, can_read_on: bool = False) -> list[Turn]:
+def take_back(turn: RunningTurn, *, can_read_on: bool = False) -> list[Turn]:
     """Answer the calls whose children have ended, once each. Returns the children that were looked at, those that are
     open among them.
 
     `can_read_on` says whether the round has the tool that reads on in a long answer.
     """
-    waiting = list(_unsettled(turn))
+    waiting = list(_unsettled(turn.row))
     for child in waiting:
         if not child.is_open and child.parent_step is not None:
-            number = number_of(turn, child.parent_step) if can_read_on else ""
+            number = number_of(turn.row, child.parent_step) if can_read_on else ""
             spec, cap = _called(turn, child.parent_step)
             outcome = outcome_of(child, cap, step=number)
             if spec is not None:
                 outcome = _hooked(turn, spec, child.parent_step, outcome, cap, number)
             outcome = _with_receipt(child, outcome, cap, number)
-            keep_trust(turn, _answer(held.claim, child.parent_step, outcome))
+            keep_trust(turn.row, _answer(turn.claim, child.parent_step, outcome))
     return waiting
 
 
@@ -249,7 +252,7 @@ def _with_receipt(child: Turn, outcome: Outcome, cap: int, number: str) -> Outco
     return replace(outcome, result_sent=execution.shown_part(outcome, cap, receipt, step=number))
 
 
-def _hooked(turn: Turn, spec: ToolSpec, step: Step, outcome: Outcome, cap: int, number: str) -> Outcome:
+def _hooked(turn: RunningTurn, spec: ToolSpec, step: Step, outcome: Outcome, cap: int, number: str) -> Outcome:
     """Apply the hooks to the answer, and cut it as it would have been cut without them."""
     made = hooked_outcome(turn, spec, step, json.loads(step.arguments or "{}"), outcome)
     if not made.hooked_result:
@@ -257,12 +260,12 @@ def _hooked(turn: Turn, spec: ToolSpec, step: Step, outcome: Outcome, cap: int, 
     return replace(made, result_sent=cut(made.hooked_result, cap, step=number))
 
 
-def _called(turn: Turn, step: Step) -> tuple[ToolSpec | None, int]:
+def _called(turn: RunningTurn, step: Step) -> tuple[ToolSpec | None, int]:
     """The tool by which the child was asked, and the characters of the answer that the turn's model gets to see: None
     and the least, where the tool is gone since."""
     version_id = step.tool_version_id
     found = current_specs(
-        [version_id] if version_id else [], organisation_id=turn.organisation_id, at=turn.registry_version
+        [version_id] if version_id else [], organisation_id=turn.row.organisation_id, at=turn.registry_version
     )
     if not found:
         return None, int(settings.TOOLHUB_MIN_RESULT_CHARS)

@@ -29,6 +29,7 @@ from sessions.loop.calls.preparing import Prepared, prepare
 from sessions.loop.calls.trust import keep_trust
 from sessions.loop.clients.errors import CallStopped
 from sessions.loop.clients.replies import Call
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.steps import Steps
 from sessions.loop.hooks.phases import hooked_outcome
 from sessions.loop.tools import execution
@@ -38,20 +39,21 @@ from sessions.loop.tools.stored_results import number_of
 from sessions.models import Approval, ApprovalStatus, CallWait, Step, StepFile, StepStatus, Turn
 from sessions.turns import ledger
 from sessions.turns.fencing import check_may_start
-from sessions.turns.held import Held
 
 CHANGED_MEANWHILE = "Not finished: the tool was changed while this turn ran. Ask again, if it is still wanted."
 TAKES_A_PERSON_NOW = "Not finished: a person must approve it by now. Ask again, if it is still wanted."
 
 
-def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, tools: Mapping[str, ToolSpec]) -> None:
-    """Answer one call of the reply, or leave it open for an agent, a person or a far side, and note that in `steps`.
+def answer_call(turn: RunningTurn, reply: Step, step: Step, tools: Mapping[str, ToolSpec]) -> None:
+    """Answer one call of the reply, or leave it open for an agent, a person or a far side, and note that in the turn's
+    steps.
 
     `tools` are those of the round by name. A pending call is run; a call that had begun when a worker died is run again
     only if its tool says that it may. Raises CallStopped and CancelRequested.
     """
-    if not held.may_begin(turn.deadline_at):
+    if not turn.held.may_begin(turn.row.deadline_at):
         raise CallStopped
+    steps = turn.steps
     approval, wait = steps.approvals.get(step.pk), steps.call_waits.get(step.pk)
     if _is_elsewhere(step, approval, wait, steps):
         return
@@ -60,7 +62,7 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
     ready = _ready(turn, wanted, step, approval, wait)
     fields = _resolved_fields(turn, wanted, ready)
     if isinstance(ready, Prepared):
-        allowed = _allowed(held, ready, approval, fields)
+        allowed = _allowed(ready, approval, fields)
         if allowed is None:
             steps.was_asked = True
             return
@@ -70,25 +72,25 @@ def answer_call(turn: Turn, held: Held, reply: Step, steps: Steps, step: Step, t
     try:
         if isinstance(ready, Prepared) and delegation.is_delegation(ready.spec):
             steps.was_delegated = True
-            delegation.hand_over(held, ready, **fields)
+            delegation.hand_over(ready, **fields)
             return
         if step.status == StepStatus.PENDING:
-            ledger.start_step(held.claim, step, **fields)
+            ledger.start_step(turn.claim, step, **fields)
         elif step.status == StepStatus.WAITING and isinstance(ready, Prepared) and not call_waits.is_poll(wait):
-            ledger.start_step(held.claim, step)
+            ledger.start_step(turn.claim, step)
     except ledger.ApprovalNotUsable:  # used, or out of time, since it was read
         ready = approvals.used_up()
-        ledger.start_step(held.claim, step, **{**fields, "approval_id": None})
-    outcome = _run(held, ready, wait) if isinstance(ready, Prepared) else replace(ready, hooks=())
+        ledger.start_step(turn.claim, step, **{**fields, "approval_id": None})
+    outcome = _run(ready, wait) if isinstance(ready, Prepared) else replace(ready, hooks=())
     if outcome is None:
         steps.was_asked = True
         return
     outcome, files = with_files(outcome, step)
     if wanted.spec is not None:
-        number = number_of(turn, step) if READ_RESULT in tools else ""
+        number = number_of(turn.row, step) if READ_RESULT in tools else ""
         outcome = execution.capped(outcome, wanted.spec, turn.model.context_window, step=number)
     is_left = call_waits.is_poll(wait) and not isinstance(ready, Prepared)
-    _finish(turn, held, step, outcome, wait, files, is_task_left=is_left)
+    _finish(turn, step, outcome, wait, files, is_task_left=is_left)
 
 
 def _call_of(reply: Step, step: Step) -> Call:
@@ -112,7 +114,7 @@ def _is_elsewhere(step: Step, approval: Approval | None, wait: CallWait | None, 
 
 
 def _ready(
-    turn: Turn, wanted: ResolvedCall, step: Step, approval: Approval | None, wait: CallWait | None
+    turn: RunningTurn, wanted: ResolvedCall, step: Step, approval: Approval | None, wait: CallWait | None
 ) -> Prepared | Outcome:
     """The call as it could begin, or go on, now; or its answer without a run."""
     answer = None if approval is None else _answered(approval, wanted.spec)
@@ -146,9 +148,7 @@ def _may_repeat(spec: ToolSpec | None, step: Step) -> bool:
     return spec is not None and spec.envelope.may_repeat and spec.version_id == step.tool_version_id
 
 
-def _allowed(
-    held: Held, ready: Prepared, approval: Approval | None, fields: Mapping[str, Any]
-) -> Prepared | Outcome | None:
+def _allowed(ready: Prepared, approval: Approval | None, fields: Mapping[str, Any]) -> Prepared | Outcome | None:
     """The call, where nobody has to allow it or somebody did; its answer, where it may not run as it is now; None where
     somebody is asked now: nobody is in a turn that nobody attends. What began before a crash and would be another
     call now has an unknown outcome."""
@@ -160,9 +160,9 @@ def _allowed(
             return approvals.refused(TAKES_A_PERSON_NOW)
         if has_begun:
             return execution.outcome_unknown()
-        if ready.turn.is_unattended:
+        if ready.turn.row.is_unattended:
             return approvals.unanswered(ready)
-        return approvals.ask(held.claim, ready, **fields)
+        return approvals.ask(ready.turn.claim, ready, **fields)
     if has_begun and not approvals.is_of_call(approval, ready):
         return execution.outcome_unknown()
     refused = None if has_begun else approvals.why_not_as_approved(approval, ready)
@@ -170,8 +170,7 @@ def _allowed(
 
 
 def _finish(
-    turn: Turn,
-    held: Held,
+    turn: RunningTurn,
     step: Step,
     outcome: Outcome,
     wait: CallWait | None,
@@ -181,7 +180,7 @@ def _finish(
 ) -> None:
     """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
     counters = ledger.finish_step(
-        held.claim,
+        turn.claim,
         step,
         outcome.status,
         result=outcome.result,
@@ -197,39 +196,39 @@ def _finish(
         is_task_left=is_task_left,
     )
     turn.registry_version = counters["registry"]
-    keep_trust(turn, counters)
+    keep_trust(turn.row, counters)
     check_may_start(counters)
 
 
-def _run(held: Held, ready: Prepared, wait: CallWait | None) -> Outcome | None:
+def _run(ready: Prepared, wait: CallWait | None) -> Outcome | None:
     """Run a call that has begun, or go on with it; None where it waits now, which is on record then. The queries of
     `credential_for`. Raises as `call_waits.wait_for`."""
     turn, spec, step = ready.turn, ready.spec, ready.step
-    left = held.deadline(turn.deadline_at) - time.monotonic()
-    key = str(uuid5(turn.pk, f"{step.round}:{step.call_index}"))
-    context = execution.context_for(turn, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
+    left = turn.held.deadline(turn.row.deadline_at) - time.monotonic()
+    key = str(uuid5(turn.row.pk, f"{step.round}:{step.call_index}"))
+    context = execution.context_for(turn.row, spec, seconds_left=left, idempotency_key=key, step_id=step.pk)
     most = execution.result_cap_of(spec.envelope, turn.model.context_window)
     context = replace(context, max_result_chars=most, resumed=call_waits.resumed_with(wait))
     try:
-        credential = credential_for(spec, turn.membership_id, at_most=context.timeout)
+        credential = credential_for(spec, turn.row.membership_id, at_most=context.timeout)
     except ToolError as error:
         return execution.failure(str(error))
     except LinkNeeded as needed:
-        return call_waits.wait_for(held.claim, ready, wait, needed, None)
+        return call_waits.wait_for(turn.claim, ready, wait, needed, None)
 
     def still_running(seconds: float) -> None:
         with suppress(ledger.LeaseLost):  # whoever holds the turn is told elsewhere
-            ledger.write_event(held.claim, "tool_progress", {"step": step.index, "seconds": round(seconds)})
+            ledger.write_event(turn.claim, "tool_progress", {"step": step.index, "seconds": round(seconds)})
 
     with tracing.execute_tool(ready) as span:
-        outcome = execution.run_tool(spec, credential, context, ready.arguments, held.stopped, still_running)
+        outcome = execution.run_tool(spec, credential, context, ready.arguments, turn.held.stopped, still_running)
         span.fail("" if outcome.waits is not None or outcome.status == StepStatus.DONE else outcome.status)
     if outcome.waits is not None:
-        return call_waits.wait_for(held.claim, ready, wait, outcome.waits, credential.secrets)
+        return call_waits.wait_for(turn.claim, ready, wait, outcome.waits, credential.secrets)
     return replace(hooked_outcome(turn, spec, step, ready.arguments, outcome), context=ready.context)
 
 
-def _resolved_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
+def _resolved_fields(turn: RunningTurn, wanted: ResolvedCall, ready: Prepared | Outcome) -> dict[str, Any]:
     """Return the step's fields beyond the call itself: the version that is called, its line for people, and the tool
     that it was called through."""
     spec, call = wanted.spec, wanted.call
@@ -237,7 +236,7 @@ def _resolved_fields(turn: Turn, wanted: ResolvedCall, ready: Prepared | Outcome
     if isinstance(ready, Prepared):
         arguments = ready.arguments
     elif spec is not None and execution.has_own_schema(spec):
-        arguments = execution.read_arguments(spec, call, turn.organisation_id)
+        arguments = execution.read_arguments(spec, call, turn.row.organisation_id)
     elif spec is not None and spec.human_format:  # a schema from outside is not read for the sake of a line
         arguments = execution.parsed_arguments(spec, call)
     fields: dict[str, Any] = {

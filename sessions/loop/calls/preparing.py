@@ -23,10 +23,11 @@ from capabilities.running.kinds.effective import effective_arguments
 from sessions.loop.calls.approvals import decide_asking
 from sessions.loop.calls.trust import decide_trust
 from sessions.loop.clients.replies import Call
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.hooks.phases import hooked_call
 from sessions.loop.tools import execution
 from sessions.loop.tools.execution import Outcome
-from sessions.models import Step, StepStatus, Turn
+from sessions.models import Step, StepStatus
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Prepared:
     `spec` has the envelope in force, `step` is the call's own, pending or begun before a crash.
     """
 
-    turn: Turn
+    turn: RunningTurn
     spec: ToolSpec
     step: Step
     arguments: dict[str, Any]
@@ -61,7 +62,7 @@ Decider = Callable[[Prepared], Decision | None]
 DECIDERS: tuple[Decider, ...] = (decide_asking, decide_trust)
 
 
-def prepare(turn: Turn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Outcome:
+def prepare(turn: RunningTurn, spec: ToolSpec, call: Call, step: Step) -> Prepared | Outcome:
     """The call, ready to begin or to be asked for; or why it may not, as the model reads it. One query for the right,
     and those of the deciders."""
     arguments = execution.permitted_arguments(turn, spec, call)

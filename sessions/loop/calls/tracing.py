@@ -19,8 +19,7 @@ from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.calls.preparing import Prepared
 from sessions.loop.clients.attempts import Asking
 from sessions.loop.clients.replies import Reply
-from sessions.models import Turn
-from sessions.turns.ledger import Claim
+from sessions.loop.conversation.running import RunningTurn
 
 if TYPE_CHECKING:
     from sessions.loop.calls.otel import Sender
@@ -93,7 +92,7 @@ def stop() -> None:
 
 
 @contextmanager
-def invoke_agent(turn: Turn, claim: Claim) -> Iterator[Span]:
+def invoke_agent(turn: RunningTurn) -> Iterator[Span]:
     """The span of a turn, as far as this worker takes it.
 
     Its trace has the turn's own id; of a turn that another gave to an agent, the id of the turn at the top.
@@ -101,16 +100,17 @@ def invoke_agent(turn: Turn, claim: Claim) -> Iterator[Span]:
     if _sender is None:
         yield Span()
         return
-    top = (turn.charged_above or {}).get("turn", turn.pk)
-    started = _sender.start_turn(f"invoke_agent {turn.agent.name}", turn.pk, top, claim.parent_id, claim.epoch)
+    row, claim = turn.row, turn.claim
+    top = (row.charged_above or {}).get("turn", row.pk)
+    started = _sender.start_turn(f"invoke_agent {row.agent.name}", row.pk, top, claim.parent_id, claim.epoch)
     with _ended(Span(started)) as span:
         span.note(
             {
                 "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": turn.agent.name,
-                "gen_ai.agent.id": str(turn.agent.public_id),
-                "gen_ai.conversation.id": str(turn.session_id),
-                "toolhub.turn.id": str(turn.pk),
+                "gen_ai.agent.name": row.agent.name,
+                "gen_ai.agent.id": str(row.agent.public_id),
+                "gen_ai.conversation.id": str(row.session_id),
+                "toolhub.turn.id": str(row.pk),
                 "toolhub.turn.epoch": claim.epoch,
                 **_model_called(turn.model),
             }
@@ -123,13 +123,13 @@ def invoke_agent(turn: Turn, claim: Claim) -> Iterator[Span]:
             span.note(span.used)
 
 
-def ask(turn: Turn, asking: Asking) -> Reply:
+def ask(turn: RunningTurn, asking: Asking) -> Reply:
     """The model's reply, as `Asking.run`; its span counts tokens where the provider did."""
     with _child(f"chat {turn.model.name}") as span:
         span.note(
             {
                 "gen_ai.operation.name": "chat",
-                "gen_ai.conversation.id": str(turn.session_id),
+                "gen_ai.conversation.id": str(turn.row.session_id),
                 "gen_ai.request.max_tokens": asking.question.model.max_output_tokens,
                 "gen_ai.request.temperature": asking.question.model.temperature,
                 **_model_called(turn.model),

@@ -31,7 +31,7 @@ def untrusted_before(turn: Turn, call: Step) -> int | None:
 def decide_trust(prepared: Prepared) -> Decision | None:
     """Return the decision that text from outside in the conversation forces on the call; None where it forces none. No
     query, but one where the call is kept back."""
-    turn, spec = prepared.turn, prepared.spec
+    turn, spec = prepared.turn.row, prepared.spec
     if spec.envelope.in_untrusted == ALLOW:
         return None
     since = untrusted_before(turn, prepared.step)

@@ -27,16 +27,15 @@ from capabilities.contract.wire import names_in, namespaces_in, searched_part
 from capabilities.models import LoadingMode
 from sessions.loop.clients.requests import TOOLS
 from sessions.loop.clients.responses import added_tools, words_beside
-from sessions.loop.conversation.history import Past, conversation
+from sessions.loop.conversation.next_call import conversation
 from sessions.loop.conversation.prefix import line_marks, model_mark
-from sessions.loop.conversation.steps import Steps
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.window import Conversation, TooLong
-from sessions.models import Step, ToolSet, Turn, TurnEvent
+from sessions.models import Step, ToolSet, TurnEvent
 from sessions.selection.queries import Selection, searches_in, situation_of
 from sessions.selection.tool_sets import keep_tool_set, tool_set_of
 from sessions.selection.unattended import why_asks_in
 from sessions.turns import ledger
-from sessions.turns.held import Held
 
 #: Names that an event and a line of the chat tell.
 NAMES_TOLD = 20
@@ -94,9 +93,7 @@ class ShownTools:
         }
 
 
-def line_for(
-    turn: Turn, held: Held, steps: Steps, tool_set: ToolSet, selection: Selection | None = None
-) -> ShownTools | None:
+def line_for(turn: RunningTurn, tool_set: ToolSet, selection: Selection | None = None) -> ShownTools | None:
     """Return the line with which the next call of an agent that adds tools gets this selection; None for any other
     agent, and where its model does not take that, or a client of the gateway brought tools, which an event says once a
     turn.
@@ -105,56 +102,53 @@ def line_for(
     has not seen yet is stored as a step then. Queries: none for what this process has read lately; those of the rights
     of tools that fell out of the selection; one for the event.
     """
-    if not LoadingMode(turn.agent.loading_mode).is_native:
+    if not LoadingMode(turn.row.agent.loading_mode).is_native:
         return None
     if because := "client_tools" if tool_set.client_tools else turn.model.why_no_added_tools:
         told = {"because": because, "mode": str(LoadingMode.SAME_RUN), "model": turn.model.name}
-        _note_once(turn, held, "native_unavailable", told)
+        _note_once(turn, "native_unavailable", told)
         return None
-    last = _last_line(turn, steps)
+    last = _last_line(turn)
     if last is None or not last.base.version_ids:
-        return ShownTools(model_mark(turn), tool_set)
+        return ShownTools(model_mark(turn.model), tool_set)
     if because := _why_anew(turn, last, tool_set, is_new=selection is not None):
-        return _anew(turn, held, last, tool_set, because)
-    return last if selection is None else _grown(turn, held, steps, last, tool_set, selection)
+        return _anew(turn, last, tool_set, because)
+    return last if selection is None else _grown(turn, last, tool_set, selection)
 
 
 def in_conversation(
-    turn: Turn, held: Held, past: Past, steps: Steps, tool_set: ToolSet, line: ShownTools | None
+    turn: RunningTurn, tool_set: ToolSet, line: ShownTools | None
 ) -> tuple[Conversation, ShownTools | None]:
     """The conversation with what was added to it, and the line that it carries: where an item would fall out with the
     turns that are cut, the tools are declared anew. Raises TooLong."""
-    own = steps.in_order()
     if line is None:
         words = tool_set.instructions
-        return conversation(turn, past, own, tool_tokens=tool_set.tokens, instructions=words), None
+        return conversation(turn, tool_tokens=tool_set.tokens, instructions=words), None
     turns_cut = 0
     try:
-        talk = conversation(
-            turn, past, own, tool_tokens=line.tokens, instructions=line.base.instructions, added=line.steps
-        )
+        talk = conversation(turn, tool_tokens=line.tokens, instructions=line.base.instructions, added=line.steps)
         if line.steps == {each["step"] for each in talk.messages if each["role"] == TOOLS}:
             return talk, line
         turns_cut = 0 if talk.parts_cut else talk.turns_cut
     except TooLong:
         if line.tokens <= tool_set.tokens:
             raise
-    line = _anew(turn, held, line, tool_set, "history_cut")
-    talk = conversation(turn, past, own, tool_tokens=line.tokens, instructions=line.base.instructions)
+    line = _anew(turn, line, tool_set, "history_cut")
+    talk = conversation(turn, tool_tokens=line.tokens, instructions=line.base.instructions)
     return replace(talk, turns_cut=talk.turns_cut + turns_cut), line
 
 
-def _last_line(turn: Turn, steps: Steps) -> ShownTools | None:
+def _last_line(turn: RunningTurn) -> ShownTools | None:
     """Return the line that the agent's last call in the session carried, with the steps that this turn stored since and
     no call carried yet: a worker died in between. None where there is no such call, or its line is not to be found."""
-    marks, organisation = line_marks(turn), turn.organisation_id
+    marks, organisation = line_marks(turn.row), turn.row.organisation_id
     base = tool_set_of(marks["base"], organisation) if marks else None
     if base is None:
         return None
     added = [Added(step, tool_set_of(key, organisation) if key is not None else None) for step, key in marks["added"]]
     line = ShownTools(marks["model"], base, tuple(added), frozenset(marks["unavailable"]))
-    begun = steps.replies[-1].index if steps.replies else 0
-    for step in steps.added:
+    begun = turn.steps.replies[-1].index if turn.steps.replies else 0
+    for step in turn.steps.added:
         if step.index > begun and step.pk not in line.steps:
             unavailable = frozenset((step.structured or {}).get("unavailable", ()))
             line = replace(line, added=(*line.added, Added(step.pk, step.tool_set)), unavailable=unavailable)
@@ -164,10 +158,10 @@ def _last_line(turn: Turn, steps: Steps) -> ShownTools | None:
 # -- Anew -------------------------------------------------------------------------------------------------------------
 
 
-def _why_anew(turn: Turn, line: ShownTools, tool_set: ToolSet, *, is_new: bool) -> str:
+def _why_anew(turn: RunningTurn, line: ShownTools, tool_set: ToolSet, *, is_new: bool) -> str:
     """Return why the line cannot go on with these tools, in a word; empty where it can."""
     declared, wanted = line.declared, dict(_declared(tool_set))
-    if line.model != model_mark(turn):
+    if line.model != model_mark(turn.model):
         return "model"
     if not namespaces_in(line.base.wire).keys().isdisjoint(wanted):
         return "loaded"
@@ -183,52 +177,48 @@ def _why_anew(turn: Turn, line: ShownTools, tool_set: ToolSet, *, is_new: bool) 
     return ""
 
 
-def _may_be_sent(turn: Turn, version_ids: list[int]) -> bool:
+def _may_be_sent(turn: RunningTurn, version_ids: list[int]) -> bool:
     """Return whether each of these versions, which the selection does not have, is as it was, and still one that the
     member may use and the provider may see. Two queries at most."""
-    specs = current_specs(version_ids, organisation_id=turn.organisation_id, at=turn.registry_version)
-    permissions, at = permissions_at_version(turn.membership_id)
+    specs = current_specs(version_ids, organisation_id=turn.row.organisation_id, at=turn.registry_version)
+    permissions, at = permissions_at_version(turn.row.membership_id)
     situation = situation_of(
-        turn.session,
-        turn.agent,
+        turn.row.session,
+        turn.row.agent,
         permissions,
         policies=policies_for(permissions, at),
         model=turn.model,
-        why_asks=why_asks_in(turn.session, turn.agent, turn.model, at=at) if turn.is_unattended else None,
+        why_asks=why_asks_in(turn.row.session, turn.row.agent, turn.model, at=at) if turn.row.is_unattended else None,
         at=at,
     )
     kept, _ = narrowed(situation, [Candidate(each, "") for each in specs], LOADABLE_STAGES)
     return len(kept) == len(version_ids)
 
 
-def _anew(turn: Turn, held: Held, line: ShownTools, tool_set: ToolSet, because: str) -> ShownTools:
+def _anew(turn: RunningTurn, line: ShownTools, tool_set: ToolSet, because: str) -> ShownTools:
     """A line that begins with all tools in `tools`; with an event, but where another model gets a line without more."""
     if line.added or because != "model":
         told = {"because": because, "count": len(tool_set.version_ids), "tokens": tool_set.tokens}
-        ledger.write_event(held.claim, "tools_declared_anew", told)
-    return ShownTools(model_mark(turn), tool_set)
+        ledger.write_event(turn.claim, "tools_declared_anew", told)
+    return ShownTools(model_mark(turn.model), tool_set)
 
 
 # -- Added ------------------------------------------------------------------------------------------------------------
 
 
-def _grown(
-    turn: Turn, held: Held, steps: Steps, line: ShownTools, tool_set: ToolSet, selection: Selection
-) -> ShownTools:
+def _grown(turn: RunningTurn, line: ShownTools, tool_set: ToolSet, selection: Selection) -> ShownTools:
     """The line with the tools that it does not declare yet, and with words on those that came and went; stored as a
     step where there is something to say."""
     declared, wanted = line.declared.keys(), dict(_declared(tool_set)).keys()
     new, unavailable = wanted - declared, frozenset(declared - wanted)
     if not new and unavailable == line.unavailable:
         return line
-    step = _stored(turn, held, steps, selection, new, line.unavailable, unavailable)
+    step = _stored(turn, selection, new, line.unavailable, unavailable)
     return replace(line, added=(*line.added, Added(step.pk, step.tool_set)), unavailable=unavailable)
 
 
 def _stored(
-    turn: Turn,
-    held: Held,
-    steps: Steps,
+    turn: RunningTurn,
     selection: Selection,
     new: Iterable[str],
     before: frozenset[str],
@@ -236,13 +226,13 @@ def _stored(
 ) -> Step:
     tools = tuple(tool for tool in selection.tools if tool.name in set(new))
     names = [tool.name for tool in tools]
-    added = keep_tool_set(replace(selection, tools=tools, namespaces=()), turn.organisation_id) if tools else None
+    added = keep_tool_set(replace(selection, tools=tools, namespaces=()), turn.row.organisation_id) if tools else None
     words = _words(added.instructions if added else "", unavailable - before, before - unavailable)
     items = [added_tools(added.wire)] if added else []
     step = ledger.add_tools(
-        held.claim,
+        turn.claim,
         {"count": len(names), "tools": names[:NAMES_TOLD], "unavailable": sorted(unavailable)[:NAMES_TOLD]},
-        round=steps.replies[-1].round if steps.replies else 0,
+        round=turn.steps.replies[-1].round if turn.steps.replies else 0,
         tool_set=added,
         tool_tokens=added.tokens if added else 0,
         text=words,
@@ -251,7 +241,7 @@ def _stored(
         structured={"added": names, "unavailable": sorted(unavailable)},
         origin=turn.model.origin,
     )
-    steps.add(step)
+    turn.steps.add(step)
     return step
 
 
@@ -280,15 +270,15 @@ def _entries(tool_set: ToolSet) -> int:
     return len(spaces) + 1 if spaces else 0
 
 
-def note_unsearched(turn: Turn, held: Held) -> None:
+def note_unsearched(turn: RunningTurn) -> None:
     """Say once a turn, as an event, why the provider does not search what the agent could load; nothing for an agent
     that does not ask for that. One query at most."""
-    if turn.agent.loading_mode == LoadingMode.NATIVE_SEARCH and not searches_in(turn):
+    if turn.row.agent.loading_mode == LoadingMode.NATIVE_SEARCH and not searches_in(turn.row, turn.model):
         told = {"because": turn.model.why_no_tool_search or "client_tools", "model": turn.model.name}
-        _note_once(turn, held, "search_unavailable", told)
+        _note_once(turn, "search_unavailable", told)
 
 
-def _note_once(turn: Turn, held: Held, event: str, told: Mapping[str, Any]) -> None:
+def _note_once(turn: RunningTurn, event: str, told: Mapping[str, Any]) -> None:
     """Write the event where the turn has none of its kind. One query."""
-    if not TurnEvent.objects.filter(turn=turn, type=event).exists():
-        ledger.write_event(held.claim, event, told)
+    if not TurnEvent.objects.filter(turn=turn.row, type=event).exists():
+        ledger.write_event(turn.claim, event, told)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from capabilities.language_models.providers.resolve import ResolvedModel
@@ -13,10 +12,7 @@ from sessions.loop.clients.requests import TOOLS
 from sessions.loop.conversation.window import (
     MAX_TURNS,
     Block,
-    Conversation,
     Message,
-    fit,
-    room_for_messages,
     tokens_of_blocks,
 )
 from sessions.models import ClientRequest, Door, Step, StepKind, StepStatus, Turn, TurnStatus
@@ -57,14 +53,15 @@ def first_turn(turn: Turn) -> int:
 
 
 class Past:
-    """The session's ended turns in front of one, as blocks of messages. While that turn runs, they do not change.
+    """The session's ended turns in front of one, as blocks of messages for its model. While that turn runs, they do not
+    change.
 
     Where a client of the gateway holds the conversation, what it sent in front of a turn stands there in place of the
     session's earlier turns.
     """
 
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+    def __init__(self, turn: Turn, model: ResolvedModel) -> None:
+        self.turn, self.model = turn, model
         #: The number of the turn that they begin with: what an earlier call left out stays out.
         self.first = min(first_turn(turn), turn.seq)
         #: The messages of the turn's last request.
@@ -105,7 +102,7 @@ class Past:
         for (seq, each), after in zip(turns.items(), following, strict=True):
             if seq < begin or each.door == Door.MCP:  # a single call is no part of a conversation
                 continue
-            messages = turn_messages(each, steps[seq], self.turn.model, goes_on=after.is_continuation)
+            messages = turn_messages(each, steps[seq], self.model, goes_on=after.is_continuation)
             if each.is_continuation and found:
                 found[-1].messages.extend(messages)
             else:
@@ -142,8 +139,8 @@ class Past:
 
     @property
     def encoding(self) -> str:
-        """Encoding that the turn's model counts tokens by."""
-        return self.turn.model.tokenizer.encoding
+        """Encoding that the model counts tokens by."""
+        return self.model.tokenizer.encoding
 
     def keep(self, count: int) -> int:
         """Leave out all but the newest so many, from now on. Returns how many are left out that were not before."""
@@ -174,47 +171,13 @@ def earlier_blocks(messages: Sequence[Message], first: int) -> list[Block]:
     return found
 
 
-def conversation(
-    turn: Turn,
-    past: Past,
-    steps: Sequence[Step],
-    *,
-    tool_tokens: int,
-    instructions: str = "",
-    added: Collection[int] = (),
-) -> Conversation:
-    """The session's messages up to this turn with these steps, cut to the model's window less a reserve for the answer.
-
-    Where not all of it fits, the oldest turns are left out, from then on, and half of the room is free again, so that
-    the same turns stand in front for many turns to come. Where that is not enough, this turn's results are cut, the
-    oldest first.
-    `instructions` are those of the tools at hand; they stand behind the agent's prompt, and behind what a client of the
-    gateway says. Of the steps that add tools to the conversation, those with the keys `added` do; their tokens are
-    among `tool_tokens`. Raises TooLong.
-    """
-    own = [*past.goes_on_from, *_of_turn(turn, steps, turn.model)]
-    of_agent = turn.agent.prompt if turn.prompt is None else turn.prompt
-    of_client = turn.asked.instructions if turn.asked is not None else ""
-    prompt = "\n\n".join(text for text in (of_agent, of_client, instructions) if text)
-    head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
-    room = room_for_messages(turn.model, tool_tokens)
-    if past.most_sent is not None:
-        room = min(room, past.most_sent)
-    talk = fit(head, [block.messages for block in past.blocks], own, room, past.sizes, past.encoding)
-    talk = replace(talk, messages=[each for each in talk.messages if each["role"] != TOOLS or each["step"] in added])
-    past.sent = talk.messages
-    if talk.parts_cut:  # all of them are out, for this once
-        return talk
-    return replace(talk, turns_cut=past.keep(len(past.blocks) - talk.turns_cut))
-
-
 def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, goes_on: bool = False) -> list[Message]:
     """Return the messages of an ended turn: the user's, those of its steps, and its answer where no step holds it.
 
     The assistant has the last word: some providers take no user message behind a user's or a tool's. Where the next
     turn goes on from this one (`goes_on`), it has not: an answer that was stopped in the middle is left out then.
     """
-    messages = _of_turn(turn, steps, model)
+    messages = messages_of(turn, steps, model)
     last = messages[-1] if messages else {"role": "user", "content": None}
     if goes_on:
         return messages[:-1] if last["role"] == "assistant" and not last.get("tool_calls") else messages
@@ -230,7 +193,7 @@ def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, go
     return messages
 
 
-def _of_turn(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
+def messages_of(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
     """Return the user's message, where the turn has one, and the messages of its steps so far. Tools that were loaded
     before the turn stand in front."""
     first = [step for step in steps if step.kind == StepKind.TOOLS and step.round == 0]
@@ -273,9 +236,3 @@ def _result_sent(step: Step | None) -> str:
     if step.status == StepStatus.RETURNED:
         return step.result_sent or NOT_BROUGHT
     return step.result_sent
-
-
-# -- The turn's own messages ------------------------------------------------------------------------------------------
-
-
-# -- Older turns ------------------------------------------------------------------------------------------------------

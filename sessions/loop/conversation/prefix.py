@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from capabilities.contract.wire import sha256_hex
+from capabilities.language_models.providers.resolve import ResolvedModel
+from sessions.loop.conversation.running import RunningTurn
 from sessions.models import ToolSet, Turn
 from sessions.selection.tool_sets import wire_of
 from sessions.turns.replies import Prompt
@@ -29,31 +31,30 @@ class Prefix:
 
 
 def prefix_of(
-    turn: Turn, tool_set: ToolSet, messages: Sequence[str], first_turn: int, *, tools_of: Callable[[str], str]
+    turn: RunningTurn, tool_set: ToolSet, messages: Sequence[str], *, tools_of: Callable[[str], str]
 ) -> Prefix:
-    """`messages` are as they went out, each as JSON; `first_turn` is the number of the oldest turn in them; `tools_of`
-    makes stored definitions as they go out. One query where the tools changed and this process does not know the
-    last ones, else none."""
+    """`messages` are as they went out, each as JSON; `tools_of` makes stored definitions as they go out. One query
+    where the tools changed and this process does not know the last ones, else none."""
     sizes = [len(text.encode()) for text in messages]
     hashes = [sha256_hex(text)[:16] for text in messages]
     sent_tools = tools_of(tool_set.wire)
     tools = len(sent_tools.encode())
-    model = model_mark(turn)
-    last_model, last_set, last_hashes = _last(turn)
+    model = model_mark(turn.model)
+    last_model, last_set, last_hashes = _last(turn.row)
     if last_model != model:
         same = 0
     elif last_set == tool_set.pk:
         same = tools + _same_messages(sizes, hashes, last_hashes)
     else:
-        last = wire_of(last_set, turn.organisation_id) if last_set else None
+        last = wire_of(last_set, turn.row.organisation_id) if last_set else None
         same = _common_bytes(tools_of(last), sent_tools) if last else 0
-    marks = {"model": model, "tool_set": tool_set.pk, "messages": hashes, "first_turn": first_turn}
+    marks = {"model": model, "tool_set": tool_set.pk, "messages": hashes, "first_turn": turn.past.first}
     return Prefix(tools + sum(sizes), same, marks)
 
 
-def model_mark(turn: Turn) -> str:
-    """Names the turn's model and the dialect that it is spoken to in."""
-    return sha256_hex(f"{turn.model.origin} {turn.model.dialect}")[:16]
+def model_mark(model: ResolvedModel) -> str:
+    """Names the model and the dialect that it is spoken to in."""
+    return sha256_hex(f"{model.origin} {model.dialect}")[:16]
 
 
 def line_marks(turn: Turn) -> dict[str, Any]:

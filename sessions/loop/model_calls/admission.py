@@ -7,9 +7,8 @@ when everything that would be sent is known, and nothing has been sent.
 from __future__ import annotations
 
 from sessions.loop.clients.errors import CallStopped
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.steps import Steps
-from sessions.models import Turn
-from sessions.turns.held import Held
 from sessions.turns.replies import ReplyRecord
 
 #: Rounds of a turn with malformed calls, and identical rounds in a row, after which it ends.
@@ -26,15 +25,15 @@ class TurnFailed(Exception):
         self.reply = reply
 
 
-def admit_model_call(turn: Turn, held: Held, steps: Steps) -> None:
+def admit_model_call(turn: RunningTurn) -> None:
     """Let the turn's next model call through. No query.
 
     Raises CallStopped for a turn that was stopped or whose time is up, and TurnFailed for one whose model only repeats
     itself, or cannot write a call. The limit of rounds is asked earlier: it decides on the calls of the last reply too.
     """
-    if not held.may_begin(turn.deadline_at):
+    if not turn.held.may_begin(turn.row.deadline_at):
         raise CallStopped
-    _check_strikes(steps)
+    _check_strikes(turn.steps)
 
 
 def _check_strikes(steps: Steps) -> None:

@@ -16,6 +16,7 @@ from capabilities.contract.rendering import rendered_wire, restored, schema_with
 from capabilities.contract.wire import canonical_json
 from capabilities.language_models.providers.resolve import ResolvedModel
 from capabilities.models import Dialect
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.model_calls.admission import TurnFailed
 from sessions.models import Step, StepStatus, Turn, name_of
 from toolhub.bounded_json import load_json
@@ -98,10 +99,10 @@ def _flat(wanted: Mapping[str, Any], inner: str) -> dict[str, Any]:
     return {"type": wanted["type"], **wanted.get(inner, {})}
 
 
-def client_tools(turn: Turn) -> Sequence[Mapping[str, Any]]:
+def client_tools(turn: RunningTurn) -> Sequence[Mapping[str, Any]]:
     """Definitions of the tools that the turn's client brought, as the turn's model gets them, without those that its
     provider refused. No query for other turns."""
-    brought = turn.asked.tools if turn.asked is not None else ()
+    brought = turn.row.asked.tools if turn.row.asked is not None else ()
     taken = [tool for tool in brought if name_of(tool) not in turn.refused_tools]
     return [json.loads(rendered_wire(canonical_json(tool), turn.model.schema_rules)) for tool in taken]
 
@@ -120,7 +121,7 @@ def own_arguments(turn: Turn, name: str, arguments: str) -> str:
         return arguments
 
 
-def check_client_tools(turn: Turn, taken: Iterable[str]) -> None:
+def check_client_tools(turn: RunningTurn, taken: Iterable[str]) -> None:
     """Raise TurnFailed where a tool of the turn's client may not be sent: `tool_name_taken` where it has the name of
     one of ours (`taken`), and `tool_not_allowed` where a policy keeps it out. One query where this process does not
     know the organisation's policies."""
@@ -136,10 +137,10 @@ def check_client_tools(turn: Turn, taken: Iterable[str]) -> None:
             raise TurnFailed("tool_not_allowed", f"The tool {tool.name} may not be sent: {reason}.")
 
 
-def check_choice(turn: Turn, sent: Iterable[str]) -> None:
+def check_choice(turn: RunningTurn, sent: Iterable[str]) -> None:
     """Raise TurnFailed `tool_choice_not_sent` where the turn's client wants a tool called that is neither its own nor
     one of ours that are sent. No query."""
-    choice = turn.asked.parameters.get("tool_choice") if turn.asked is not None else None
+    choice = turn.row.asked.parameters.get("tool_choice") if turn.row.asked is not None else None
     if not isinstance(choice, Mapping):
         return
     name = name_of(choice)

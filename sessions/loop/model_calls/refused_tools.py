@@ -11,21 +11,21 @@ from capabilities.contract.spec import ToolSpec
 from capabilities.language_models.providers.refused_tools import note_refusals
 from capabilities.language_models.providers.resolve import Refused
 from sessions.loop.clients.errors import ToolsRefused
-from sessions.models import ToolSet, Turn, name_of
+from sessions.loop.conversation.running import RunningTurn
+from sessions.models import ToolSet, name_of
 from sessions.turns import ledger
-from sessions.turns.held import Held
 
 #: Tools that one turn goes on without; a provider that refuses more refuses something else.
 MOST = 32
 
 
-def leave_out(turn: Turn, held: Held, refused: ToolsRefused, tool_sets: Sequence[ToolSet]) -> None:
+def leave_out(turn: RunningTurn, refused: ToolsRefused, tool_sets: Sequence[ToolSet]) -> None:
     """Send the refused tools of these sets no more in this turn, and put them on record for the next ones. Raises the
     refusal where it names none of them, or one too many."""
-    brought = {name_of(tool) for tool in turn.asked.tools} if turn.asked is not None else set()
+    brought = {name_of(tool) for tool in turn.row.asked.tools} if turn.row.asked is not None else set()
     of_client = brought.intersection(refused.names) - turn.refused_tools
     versions = [key for each in tool_sets for key in each.callable_ids]
-    specs = current_specs(versions, organisation_id=turn.organisation_id, at=turn.registry_version)
+    specs = current_specs(versions, organisation_id=turn.row.organisation_id, at=turn.registry_version)
     known = turn.model.refused_now
     found = [spec for spec in specs if spec.name in refused.names and spec.tool_id not in known]
     if not (found or of_client) or len(known) + len(turn.refused_tools) + len(found) > MOST:
@@ -34,12 +34,12 @@ def leave_out(turn: Turn, held: Held, refused: ToolsRefused, tool_sets: Sequence
     _note(turn, refused, found)
     names = [*(spec.name for spec in found), *sorted(of_client)]
     words = refused.refusal.words[:300]
-    ledger.write_event(held.claim, "tools_refused", {"model": turn.model.name, "tools": names, "because": words})
+    ledger.write_event(turn.claim, "tools_refused", {"model": turn.model.name, "tools": names, "because": words})
     told = f"{turn.model.provider.name} refuses the definition of {', '.join(names)}: {words}"
-    ledger.add_note(held.claim, f"{told.rstrip('.')}. The turn goes on without it.")
+    ledger.add_note(turn.claim, f"{told.rstrip('.')}. The turn goes on without it.")
 
 
-def _note(turn: Turn, refused: ToolsRefused, specs: Sequence[ToolSpec]) -> None:
+def _note(turn: RunningTurn, refused: ToolsRefused, specs: Sequence[ToolSpec]) -> None:
     if not specs:
         return
     words = refused.refusal.words

@@ -16,22 +16,21 @@ from sessions.loop.clients.attempts import Question
 from sessions.loop.clients.replies import CALL_ID, Reply
 from sessions.loop.clients.responses import found_in
 from sessions.loop.clients.usage import Usage, priced_use
-from sessions.loop.conversation.history import Past
 from sessions.loop.conversation.prefix import prefix_of, remembered
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.window import Conversation
 from sessions.loop.model_calls.client_requests import own_arguments
 from sessions.loop.model_calls.reserving import Admitted
 from sessions.loop.model_calls.sent_tools import Carried
 from sessions.loop.tools import execution
-from sessions.models import ToolSet, Turn
+from sessions.models import ToolSet
 from sessions.selection.routing import remembered_routing, routing_left
 from sessions.turns.replies import ReplyRecord
 
 
 def record_of(
-    turn: Turn,
+    turn: RunningTurn,
     carried: Carried,
-    past: Past,
     talk: Conversation,
     admitted: Admitted,
     question: Question,
@@ -41,7 +40,7 @@ def record_of(
     """Return the record of a reply, whole or stopped in the middle, to the question as it went out last. At most one
     query, for the organisation's own prices, where this process has not read them, and those of `prefix_of`."""
     sent = carried if question.adds_tools else replace(carried, line=None)
-    prefix = prefix_of(turn, sent.declared, question.parts, past.first, tools_of=question.tools_of)
+    prefix = prefix_of(turn, sent.declared, question.parts, tools_of=question.tools_of)
     marks = sent.line.marks if sent.line is not None else None
     answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
     answer_tokens = count_tokens(answered, turn.model.tokenizer.encoding)
@@ -77,20 +76,20 @@ def record_of(
         routing=dict(carried.routing),
         prompt_bytes=prefix.prompt_bytes,
         prefix_bytes=prefix.prefix_bytes,
-        prompt=remembered(turn, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply), marks),
+        prompt=remembered(turn.row, prefix, carried.tool_ids, _left_for_routing(turn, carried, reply), marks),
         reserved=admitted.reserved,
     )
 
 
-def _left_for_routing(turn: Turn, carried: Carried, reply: Reply) -> dict[str, Any]:
+def _left_for_routing(turn: RunningTurn, carried: Carried, reply: Reply) -> dict[str, Any]:
     """Return the marks that the agent's next turn is routed by, empty where it is not routed. A quick question changes
     none of them."""
-    if not is_routed(turn.agent):
+    if not is_routed(turn.row.agent):
         return {}
-    if turn.without_tools:
-        return routing_left(turn.session, turn.agent_id)
-    calls = [call.name for call in reply.calls]
-    return remembered_routing(turn, carried.routed, left_loaders=carried.left_loaders, answer=reply.text, calls=calls)
+    if turn.row.without_tools:
+        return routing_left(turn.row.session, turn.row.agent_id)
+    calls, left = [call.name for call in reply.calls], carried.left_loaders
+    return remembered_routing(turn.row, carried.routed, left_loaders=left, answer=reply.text, calls=calls)
 
 
 def _searched(reply: Reply, declared: ToolSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -103,7 +102,7 @@ def _searched(reply: Reply, declared: ToolSet) -> tuple[dict[str, Any], dict[str
     return {**reply.extras, "tools": declared.pk}, {"found": [name for name in found if name in there]}
 
 
-def _stored_calls(turn: Turn, talk: Conversation, reply: Reply) -> list[dict[str, str]]:
+def _stored_calls(turn: RunningTurn, talk: Conversation, reply: Reply) -> list[dict[str, str]]:
     """The reply's calls as they are stored and sent again: ids unique in the conversation, names and arguments that any
     provider takes, those of a client's own tool under its own names. What the model really wrote is kept beside, under
     `raw_name` and `raw_arguments`."""
@@ -112,6 +111,6 @@ def _stored_calls(turn: Turn, talk: Conversation, reply: Reply) -> list[dict[str
     for call in reply.calls:
         call_id = call.id if CALL_ID.match(call.id) and call.id not in taken else f"call_{uuid4().hex}"
         taken.add(call_id)
-        own = own_arguments(turn, call.name, call.arguments)
+        own = own_arguments(turn.row, call.name, call.arguments)
         stored.append(execution.stored_call(call_id, replace(call, arguments=own)))
     return stored

@@ -13,10 +13,11 @@ from django.utils import timezone
 from capabilities.contract.budget_windows import MONEY
 from capabilities.language_models.providers.prices import input_at_most, worst_cost
 from capabilities.language_models.providers.resolve import ResolvedModel
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.model_calls.admission import TurnFailed
-from sessions.models import Step, StepKind, StepStatus, Turn
+from sessions.models import Step, StepKind, StepStatus
 from sessions.turns.budget_states import budgets_of, charged_by
-from sessions.turns.fencing import Claim, OverBudget
+from sessions.turns.fencing import OverBudget
 from sessions.turns.spending import Reserved, reserve, reserved_in
 
 #: Tokens of an answer that a call is given at least, however short the agent's usual answer is.
@@ -35,7 +36,7 @@ class Admitted:
     is_capped: bool = False
 
 
-def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: bool = False) -> Admitted:
+def reserve_call(turn: RunningTurn, counted: int, *, with_whole_answer: bool = False) -> Admitted:
     """Reserve for the turn's next model call what it may use at most, of every budget that it counts on.
 
     `counted` are the tokens that would be sent, by our own count. Under a budget that stops, the answer is given no
@@ -44,17 +45,17 @@ def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: b
     Raises TurnFailed: `budget_exceeded` where one has no room, `no_price` for a model without a price under a budget in
     money. Two queries where the budgets are known and their windows have begun.
     """
-    budgets = budgets_of(turn.organisation_id, turn.registry_version)
+    budgets = budgets_of(turn.row.organisation_id, turn.registry_version)
     if not budgets:
         return Admitted(turn.model)
-    at, charged = moment_of(turn), charged_by(turn, turn.registry_version)
+    at, charged = moment_of(turn), charged_by(turn.row, turn.registry_version)
     names = reserved_in(budgets, charged, at)
     if not names:
         return Admitted(turn.model)
     of_budgets = [budgets.by_id[name.budget_id] for name in names]
     model = turn.model
     if not with_whole_answer and any(terms.is_hard for terms in of_budgets):
-        model = with_usual_answer(model, turn.agent.output_p95)
+        model = with_usual_answer(model, turn.row.agent.output_p95)
     cap, money = model.max_output_tokens, None
     of_money = [terms for terms in of_budgets if terms.measure == MONEY]
     if of_money:
@@ -66,7 +67,7 @@ def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: b
     turn.model_calls += 1
     try:
         reserved = reserve(
-            claim,
+            turn.claim,
             budgets,
             charged,
             step=turn.model_calls,
@@ -81,7 +82,7 @@ def reserve_call(turn: Turn, claim: Claim, counted: int, *, with_whole_answer: b
     return Admitted(model, reserved, model.max_output_tokens < turn.model.max_output_tokens)
 
 
-def moment_of(turn: Turn) -> datetime:
+def moment_of(turn: RunningTurn) -> datetime:
     """Now, by the database's clock: workers need not agree on the hour for a window to end once."""
     return timezone.now() + turn.clock_ahead
 

@@ -17,16 +17,16 @@ from capabilities.language_models.providers.resolve import provider_of
 from capabilities.models import LoadingMode, Tool
 from sessions.loop.conversation.added_tools import ShownTools, line_for, note_unsearched
 from sessions.loop.conversation.continuations import changes_in
-from sessions.loop.conversation.steps import Steps
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.wanted_tools import wanted_in
 from sessions.loop.model_calls.client_requests import check_choice, check_client_tools, client_tools
-from sessions.models import Step, StepKind, ToolSet, Turn, VerdictSet
+from sessions.models import Step, StepKind, ToolSet, VerdictSet
 from sessions.selection.loading.loadable import LoadTarget
 from sessions.selection.loading.writes import settle
 from sessions.selection.queries import Selection, searches_in, select_tools
 from sessions.selection.tool_sets import keep_tool_set, keep_verdicts
 from sessions.turns import ledger
-from sessions.turns.held import Held
+from sessions.turns.fencing import Claim
 
 CONTINUATIONS_USED = (
     "Tools were loaded {times} times in this turn, as often as a turn goes on with other ones. "
@@ -69,21 +69,21 @@ class Carried:
         return self.line.tokens if self.line is not None else self.tool_set.tokens
 
 
-def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
+def carried_by(turn: RunningTurn) -> Carried:
     """Return the tools that the next call carries. One query for a frozen set; a selection's for a new one."""
-    model_steps = steps.replies
+    model_steps, calls = turn.steps.replies, turn.steps.calls
     last = model_steps[-1] if model_steps else None
-    decided = _decided(model_steps, steps.calls)
+    decided = _decided(model_steps, calls)
     if last is None or last.tool_set is None:
-        return _selected(turn, held, steps, decided)
+        return _selected(turn, decided)
     if len(last.tool_set.version_ids) > turn.model.tool_limit:  # another model took over, which takes fewer
-        return _selected(turn, held, steps, decided)
+        return _selected(turn, decided)
     if _is_other_now(turn, last):
-        return _selected(turn, held, steps, decided)
-    if _has_other_policy(turn, last) or bool(last.tool_set.searched_ids) > searches_in(turn):
-        return _selected(turn, held, steps, decided)
+        return _selected(turn, decided)
+    if _has_other_policy(turn, last) or bool(last.tool_set.searched_ids) > searches_in(turn.row, turn.model):
+        return _selected(turn, decided)
     if decided is not None and decided.wanted:
-        return _selected(turn, held, steps, decided)
+        return _selected(turn, decided)
     routed = _routed_ids(decided)
     frozen = Carried(
         last.tool_set,
@@ -92,24 +92,24 @@ def carried_by(turn: Turn, held: Held, steps: Steps) -> Carried:
         left_loaders=_left_loaders(decided),
         all_tool_tokens=last.all_tool_tokens,
     )
-    if not LoadingMode(turn.agent.loading_mode).is_in_turn:
+    if not LoadingMode(turn.row.agent.loading_mode).is_in_turn:
         return frozen
-    turn.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
-    if turn.session.load_count == last.load_count and not _has_new_own_tool(turn, last.tool_set, steps.calls):
-        return replace(frozen, line=line_for(turn, held, steps, last.tool_set))
+    turn.row.session.refresh_from_db(fields=["load_count", "shares_loads", "tool_order", "last_prompt"])
+    if turn.row.session.load_count == last.load_count and not _has_new_own_tool(turn, last.tool_set, calls):
+        return replace(frozen, line=line_for(turn, last.tool_set))
     if changes_in([step.tool_set_id for step in model_steps]) >= settings.TOOLHUB_MAX_CONTINUATIONS:
-        _note_once(turn, held, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
-        return replace(frozen, line=line_for(turn, held, steps, last.tool_set))
+        _note_once(turn, CONTINUATIONS_USED.format(times=settings.TOOLHUB_MAX_CONTINUATIONS))
+        return replace(frozen, line=line_for(turn, last.tool_set))
     turn.has_loads = True
-    return _selected(turn, held, steps, decided)
+    return _selected(turn, decided)
 
 
-def _has_new_own_tool(turn: Turn, tool_set: ToolSet, calls: Sequence[Step]) -> bool:
+def _has_new_own_tool(turn: RunningTurn, tool_set: ToolSet, calls: Sequence[Step]) -> bool:
     """Return whether a tool that the agent made was approved, in a turn that makes some. One query in such a turn
     alone."""
     if not any(call.tool_name == CREATE_TOOL for call in calls):
         return False
-    own = Tool.objects.filter(made_by_agent=turn.agent_id, current_version__isnull=False)
+    own = Tool.objects.filter(made_by_agent=turn.row.agent_id, current_version__isnull=False)
     return own.exclude(current_version__in=tool_set.version_ids).exists()
 
 
@@ -133,7 +133,7 @@ def _left_loaders(decided: Decided | None) -> frozenset[str]:
     return unneeded_loaders(decided.record)[0] if decided is not None else frozenset()
 
 
-def _has_other_policy(turn: Turn, last: Step) -> bool:
+def _has_other_policy(turn: RunningTurn, last: Step) -> bool:
     """Return whether a model of another provider took over, and one of the two providers has a policy of its own. No
     query where the provider is the same."""
     provider = turn.model.provider.public_id
@@ -144,7 +144,7 @@ def _has_other_policy(turn: Turn, last: Step) -> bool:
     return before in of_providers or provider in of_providers
 
 
-def _is_other_now(turn: Turn, last: Step) -> bool:
+def _is_other_now(turn: RunningTurn, last: Step) -> bool:
     """Return whether the set holds tools that the model's provider refused since, or would go out otherwise to a model
     that took over. One query at most, where another model did."""
     tool_set, model = last.tool_set, turn.model
@@ -154,54 +154,52 @@ def _is_other_now(turn: Turn, last: Step) -> bool:
         return True
     if last.origin == model.origin:
         return False
-    specs = current_specs(tool_set.version_ids, organisation_id=turn.organisation_id, at=turn.registry_version)
+    specs = current_specs(tool_set.version_ids, organisation_id=turn.row.organisation_id, at=turn.registry_version)
     return model.refuses_tools or any(each.sent not in tool_set.wire for each in counted_for(specs, model))
 
 
-def _selected(turn: Turn, held: Held, steps: Steps, decided: Decided | None) -> Carried:
-    selection = select_tools(turn, decided)
+def _selected(turn: RunningTurn, decided: Decided | None) -> Carried:
+    selection = select_tools(turn.row, turn.model, decided, at=turn.registry_version, has_loads=turn.has_loads)
     if selection.stale or selection.new_initial:
-        settle(LoadTarget(turn.session, turn.agent), selection)
-    _note_dropped(held, selection)
+        settle(LoadTarget(turn.row.session, turn.row.agent), selection)
+    _note_dropped(turn.claim, selection)
     check_client_tools(turn, (tool.name for tool in selection.tools))
-    if not steps.calls:  # it counts for the first reply alone
+    if not turn.steps.calls:  # it counts for the first reply alone
         check_choice(turn, (tool.name for tool in selection.tools))
-    tool_set = keep_tool_set(selection, turn.organisation_id, client_tools(turn))
+    tool_set = keep_tool_set(selection, turn.row.organisation_id, client_tools(turn))
     if selection.routing and turn.registry_version is not None:  # a message's tools are seldom those of another
-        remember_specs(selection.tools, organisation_id=turn.organisation_id, at=turn.registry_version)
-    if turn.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
+        remember_specs(selection.tools, organisation_id=turn.row.organisation_id, at=turn.registry_version)
+    if turn.row.without_tools:  # the order of the session's tools, and what is said of them, stay as they were
         return Carried(tool_set, selection.load_count)
-    note_unsearched(turn, held)
+    note_unsearched(turn)
     return Carried(
         tool_set,
         selection.load_count,
         tuple(tool.tool_id for tool in selection.tools),
-        keep_verdicts(selection.lasting_verdicts, turn.organisation_id),
+        keep_verdicts(selection.lasting_verdicts, turn.row.organisation_id),
         is_pure_chat=not (selection.verdicts or selection.namespaces or tool_set.client_tools),
         routing=selection.routing,
         routed=_routed_ids(Decided(selection.routing)),
         left_loaders=_left_loaders(Decided(selection.routing)),
         all_tool_tokens=selection.all_tokens,
-        line=line_for(turn, held, steps, tool_set, selection),
+        line=line_for(turn, tool_set, selection),
     )
 
 
-def _note_dropped(held: Held, selection: Selection) -> None:
+def _note_dropped(claim: Claim, selection: Selection) -> None:
     """Write events, for whoever watches, about loads that fell and tools that were left out."""
     if selection.stale:
         fallen = [{"name": load.bundle.name, "reason": str(reason)} for load, reason in selection.stale]
-        ledger.write_event(held.claim, "loads_dropped", {"loads": fallen})
+        ledger.write_event(claim, "loads_dropped", {"loads": fallen})
     if too_large := selection.routing.get("too_large"):
-        ledger.write_event(held.claim, "tools_over_budget", {"tools": dict(list(too_large.items())[:20])})
+        ledger.write_event(claim, "tools_over_budget", {"tools": dict(list(too_large.items())[:20])})
     if too_large := [each for each in selection.verdicts if each.stage == "size"]:
-        ledger.write_event(
-            held.claim, "tools_too_large", {"tools": {each.tool: each.reason for each in too_large[:20]}}
-        )
+        ledger.write_event(claim, "tools_too_large", {"tools": {each.tool: each.reason for each in too_large[:20]}})
     if selection.over_limit:
         over = selection.over_limit
-        ledger.write_event(held.claim, "tools_over_limit", {"count": len(over), "tools": over[:20]})
+        ledger.write_event(claim, "tools_over_limit", {"count": len(over), "tools": over[:20]})
 
 
-def _note_once(turn: Turn, held: Held, text: str) -> None:
-    if not Step.objects.filter(turn=turn, kind=StepKind.NOTE, text=text).exists():
-        ledger.add_note(held.claim, text)
+def _note_once(turn: RunningTurn, text: str) -> None:
+    if not Step.objects.filter(turn=turn.row, kind=StepKind.NOTE, text=text).exists():
+        ledger.add_note(turn.claim, text)

@@ -30,9 +30,10 @@ from sessions.loop.clients.replies import Reply
 from sessions.loop.conversation.added_tools import in_conversation
 from sessions.loop.conversation.compacting import compact
 from sessions.loop.conversation.history import Past
-from sessions.loop.conversation.steps import Steps, read_steps, steps_of
+from sessions.loop.conversation.running import RunningTurn
+from sessions.loop.conversation.steps import read_steps, steps_of
 from sessions.loop.conversation.window import Conversation, TooLong
-from sessions.loop.hooks.phases import TurnHooks
+from sessions.loop.hooks.phases import patch_prompt, resolve_by_hooks, settle_hooks
 from sessions.loop.model_calls.admission import TurnFailed, admit_model_call
 from sessions.loop.model_calls.client_requests import as_asked, asked_for
 from sessions.loop.model_calls.drafts import Draft
@@ -76,58 +77,68 @@ _CLAIMED = Select(
 
 
 def claimed_turn(claim: ledger.Claim) -> Turn:
-    """The turn with its session, its agent and what its client sent, and with its model resolved. Raises LeaseLost. One
-    query."""
+    """The row with its session, its agent and what its client sent. Raises LeaseLost. One query."""
     turns: list[Turn] = _CLAIMED.instances(turn=claim.turn_id, epoch=claim.epoch)
     if not turns:
         raise ledger.LeaseLost(str(claim.turn_id))
-    (turn,) = turns
-    turn.registry_version = vars(turn)["registry"]
-    turn.clock_ahead = clock_ahead(vars(turn)["database_now"])
-    turn.model = resolve_model(turn.agent.model, turn.agent)
-    return turn
+    return turns[0]
+
+
+def begin(held: Held) -> RunningTurn:
+    """The claimed turn with its model resolved. Raises LeaseLost. One query."""
+    row = claimed_turn(held.claim)
+    found, model = vars(row), resolve_model(row.agent.model, row.agent)
+    return RunningTurn(
+        row,
+        held,
+        model,
+        prompt=row.agent.prompt,
+        past=Past(row, model),
+        registry_version=found["registry"],
+        has_loads=found["has_loads"],
+        clock_ahead=clock_ahead(found["database_now"]),
+    )
 
 
 def run_turn(held: Held) -> None:
     """Run a claimed turn to its end, or give it back. Raises ledger.LeaseLost where it is another worker's now."""
-    turn = claimed_turn(held.claim)
-    turn.hooks = TurnHooks(turn, held)
-    with tracing.invoke_agent(turn, held.claim) as span:
-        span.fail(_run(turn, held))
+    turn = begin(held)
+    with tracing.invoke_agent(turn) as span:
+        span.fail(_run(turn))
 
 
-def _run(turn: Turn, held: Held) -> str:
+def _run(turn: RunningTurn) -> str:
     """Run the turn as far as it goes; returns the code of what it ends with, or is given back for; "" for none."""
     try:
-        check_may_start(vars(turn))
-        turn.hooks.resolve_model()
-        turn.model = as_asked(turn.model, turn)
-        end = _answer(turn, held)
-        ledger.finish(held.claim, TurnStatus.DONE, **end)
+        check_may_start(vars(turn.row))
+        resolve_by_hooks(turn)
+        turn.go_on_with(as_asked(turn.model, turn.row))
+        end = _answer(turn)
+        ledger.finish(turn.claim, TurnStatus.DONE, **end)
         return str(end.get("error_code", ""))
     except Parked:
         return ""
     except TurnFailed as failed:
         ledger.finish(
-            held.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed), reply=failed.reply
+            turn.claim, TurnStatus.FAILED, error_code=failed.code, error_message=str(failed), reply=failed.reply
         )
         return failed.code
     except ModelBusy as busy:
-        ledger.write_event(held.claim, "provider_busy", {"error_code": busy.code, "seconds": round(busy.wait)})
-        ledger.release(held.claim, wait=busy.wait)
+        ledger.write_event(turn.claim, "provider_busy", {"error_code": busy.code, "seconds": round(busy.wait)})
+        ledger.release(turn.claim, wait=busy.wait)
         return busy.code
     except ModelError as error:
-        ledger.finish(held.claim, TurnStatus.FAILED, error_code=error.code, **_why_failed(error))
+        ledger.finish(turn.claim, TurnStatus.FAILED, error_code=error.code, **_why_failed(error))
         return error.code
     except ledger.CancelRequested:
-        held.stop("cancelled")
-        return _end_stopped(held)
+        turn.held.stop("cancelled")
+        return _end_stopped(turn.held)
     except HalfReply as half:
-        return _end_stopped(held, half.reply)
+        return _end_stopped(turn.held, half.reply)
     except CallStopped:
-        return _end_stopped(held)
+        return _end_stopped(turn.held)
     finally:
-        turn.hooks.settle()
+        settle_hooks(turn)
 
 
 def _why_failed(error: ModelError) -> dict[str, Any]:
@@ -138,49 +149,50 @@ def _why_failed(error: ModelError) -> dict[str, Any]:
     return {"error_message": f"{error} It asks to try again in {duration(seconds)}.", "retry_after": seconds}
 
 
-def _answer(turn: Turn, held: Held) -> dict[str, Any]:
+def _answer(turn: RunningTurn) -> dict[str, Any]:
     """Go round until the model has an answer; returns the fields of the end."""
-    if turn.asked is not None and turn.asked.call is not None:
-        return answer_single_call(turn, held, turn.asked.call)
-    most, past, steps = 1 if turn.without_tools else turn.model.max_rounds, Past(turn), steps_of(turn)
+    if turn.row.asked is not None and turn.row.asked.call is not None:
+        return answer_single_call(turn, turn.row.asked.call)
+    most = 1 if turn.row.without_tools else turn.model.max_rounds
+    turn.steps = steps_of(turn.row)
     while True:
+        steps = turn.steps
         last = steps.replies[-1] if steps.replies else None
         if last is not None and not is_cut_short(last):
             if not last.tool_calls:
                 return _final(last.text, last.finish_reason)
             at_limit = last.round >= most
-            left = answer_calls(turn, held, last, steps, at_limit=at_limit)
+            left = answer_calls(turn, last, at_limit=at_limit)
             if steps.waits:
                 reads_on = steps.was_delegated and can_read_on(turn, last)
-                settle(turn, held, was_asked=steps.was_asked, can_read_on=reads_on)
-                steps = read_steps(turn)
-                if any(call.is_unanswered for call in steps.calls):
+                settle(turn, was_asked=steps.was_asked, can_read_on=reads_on)
+                turn.steps = read_steps(turn.row)
+                if any(call.is_unanswered for call in turn.steps.calls):
                     continue  # a person answered meanwhile
             if left:
-                ledger.return_steps(held.claim, left)
+                ledger.return_steps(turn.claim, left)
                 return {"answer": last.text}
             if at_limit:
                 return {"answer": ROUND_LIMIT.format(rounds=most), "error_code": "max_rounds"}
-        carried = carried_by(turn, held, steps)
+        carried = carried_by(turn)
         try:
-            reply = _ask_model(turn, held, carried, past, steps)
+            reply = _ask_model(turn, carried)
         except SearchRefused:
             continue  # the model is known by now not to be searched for
         except ToolsRefused as refused:
-            leave_out(turn, held, refused, carried.tool_sets)
+            leave_out(turn, refused, carried.tool_sets)
             continue
         except ModelError as error:
-            if not compact(turn, held, past, error):
-                fall_back(turn, held, error)
-                past = Past(turn)
+            if not compact(turn, error):
+                fall_back(turn, error)
             continue
         if carried.is_pure_chat and reply.tool_calls:
             return _without_calls(reply)
         if not reply.tool_calls:
             return _final(reply.text, reply.finish_reason, reply)
-        step, calls, turn.registry_version = ledger.record_model_step(held.claim, reply)
-        steps.replies.append(step)
-        steps.calls += calls
+        step, calls, turn.registry_version = ledger.record_model_step(turn.claim, reply)
+        turn.steps.replies.append(step)
+        turn.steps.calls += calls
 
 
 def _final(text: str, finish_reason: str, reply: ReplyRecord | None = None) -> dict[str, Any]:
@@ -204,52 +216,54 @@ def _without_calls(reply: ReplyRecord) -> dict[str, Any]:
 # -- The model --------------------------------------------------------------------------------------------------------
 
 
-def _ask_model(turn: Turn, held: Held, carried: Carried, past: Past, steps: Steps) -> ReplyRecord:
+def _ask_model(turn: RunningTurn, carried: Carried) -> ReplyRecord:
     """Send the conversation; returns the reply.
 
     One that met the cap of the agent's usual answers is asked for once more, with the model's own cap, where the
     budgets have room for that.
     """
-    turn.hooks.patch_prompt()
+    patch_prompt(turn)
     try:
-        talk, line = in_conversation(turn, held, past, steps, carried.tool_set, carried.line)
+        talk, line = in_conversation(turn, carried.tool_set, carried.line)
     except TooLong as error:
-        raise TurnFailed("context_length", past.refusal or str(error)) from error
-    admit_model_call(turn, held, steps)
+        raise TurnFailed("context_length", turn.past.refusal or str(error)) from error
+    admit_model_call(turn)
+    steps = turn.steps
     carried = replace(carried, line=line)
     counted = talk.tokens + carried.tokens
     was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
-    admitted = reserve_call(turn, held.claim, counted, with_whole_answer=was_cut)
-    _note_cut(turn, held, talk)
+    admitted = reserve_call(turn, counted, with_whole_answer=was_cut)
+    _note_cut(turn, talk)
     is_first = not steps.calls
-    reply = _call_model(turn, held, carried, past, talk, admitted, is_first=is_first)
+    reply = _call_model(turn, carried, talk, admitted, is_first=is_first)
     if not admitted.is_capped or reply.finish_reason != LENGTH:
         return reply
     try:
-        whole = reserve_call(turn, held.claim, counted, with_whole_answer=True)
+        whole = reserve_call(turn, counted, with_whole_answer=True)
     except TurnFailed:  # a short answer is better than none
         return reply
-    steps.replies.append(_record_cut_short(turn, held, reply, admitted, whole))
-    return _call_model(turn, held, carried, past, talk, whole, is_first=is_first)
+    steps.replies.append(_record_cut_short(turn, reply, admitted, whole))
+    return _call_model(turn, carried, talk, whole, is_first=is_first)
 
 
-def _record_cut_short(turn: Turn, held: Held, reply: ReplyRecord, admitted: Admitted, whole: Admitted) -> Step:
+def _record_cut_short(turn: RunningTurn, reply: ReplyRecord, admitted: Admitted, whole: Admitted) -> Step:
     """Store a reply that met the cap of usual answers, with what it cost and without its words: it is asked for anew,
     and nobody goes on from half of it."""
-    ledger.restart_draft(held.claim)
+    ledger.restart_draft(turn.claim)
     bare = replace(reply, text="", tool_calls=[], extras="", status=StepStatus.FAILED)
-    step, _, turn.registry_version = ledger.record_model_step(held.claim, bare)
+    step, _, turn.registry_version = ledger.record_model_step(turn.claim, bare)
     caps = {"tokens": admitted.model.max_output_tokens, "most": whole.model.max_output_tokens}
-    ledger.write_event(held.claim, "answer_cut_short", caps)
+    ledger.write_event(turn.claim, "answer_cut_short", caps)
     return step
 
 
 def _call_model(
-    turn: Turn, held: Held, carried: Carried, past: Past, talk: Conversation, admitted: Admitted, *, is_first: bool
+    turn: RunningTurn, carried: Carried, talk: Conversation, admitted: Admitted, *, is_first: bool
 ) -> ReplyRecord:
     """Make the call that was let through. What is reserved for it is settled with the reply, and given back where there
     is none. `is_first` says that the turn has no reply with calls yet."""
     tool_set = carried.tool_set
+    held = turn.held
     draft, started_at = Draft(held), timezone.now()
     asking = Asking(
         Question(
@@ -258,18 +272,18 @@ def _call_model(
             tools=carried.declared.wire,
             all_tools=tool_set.wire if carried.line is not None else "",
             tools_key=carried.declared.pk,
-            cache_key=str(turn.session_id),
-            asked_for=asked_for(turn, admitted.model.dialect, is_first=is_first),
+            cache_key=str(turn.row.session_id),
+            asked_for=asked_for(turn.row, admitted.model.dialect, is_first=is_first),
             displays=displays_of(talk.messages) if turn.model.is_offline else {},
         ),
         stopped=held.stopped,
-        deadline=held.deadline(turn.deadline_at),
-        on_lesson=partial(_learn, turn, held),
+        deadline=held.deadline(turn.row.deadline_at),
+        on_lesson=partial(_learn, turn),
         options={"on_text": draft.add, "on_wait": draft.pass_on, "on_restart": draft.restart},
     )
 
     def recorded(reply: Reply) -> ReplyRecord:
-        return record_of(turn, carried, past, talk, admitted, asking.question, reply, started_at)
+        return record_of(turn, carried, talk, admitted, asking.question, reply, started_at)
 
     try:
         return recorded(tracing.ask(turn, asking))
@@ -277,7 +291,7 @@ def _call_model(
         if draft.text:
             draft.restart()
         if admitted.reserved is not None:
-            ledger.release_reservation(held.claim)
+            ledger.release_reservation(turn.claim)
         raise
     except CallStopped as stopped:
         half = asking.half_reply()
@@ -286,11 +300,11 @@ def _call_model(
         raise HalfReply(recorded(half)) from stopped
 
 
-def _learn(turn: Turn, held: Held, lesson: Lesson) -> None:
+def _learn(turn: RunningTurn, lesson: Lesson) -> None:
     """Apply a refusal's lesson from this call on, and to all later ones."""
     turn.model = turn.model.with_lesson(lesson)
     learn(turn.model.public_id, lesson)
-    ledger.write_event(held.claim, "model_learned", {"model": turn.model.name, "learned": lesson.summary})
+    ledger.write_event(turn.claim, "model_learned", {"model": turn.model.name, "learned": lesson.summary})
 
 
 def displays_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -308,14 +322,14 @@ def _display_of(function: Mapping[str, str]) -> str:
     return "" if line == function["name"] else line
 
 
-def _note_cut(turn: Turn, held: Held, talk: Conversation) -> None:
+def _note_cut(turn: RunningTurn, talk: Conversation) -> None:
     """Write an event on the parts that were left out of the request; none in a round that leaves out the same."""
     cut = {"turns": talk.turns_cut, "parts": talk.parts_cut}
     if not any(cut.values()):
         return
-    known = TurnEvent.objects.filter(turn=turn, type="history_cut").order_by("-number")
+    known = TurnEvent.objects.filter(turn=turn.row, type="history_cut").order_by("-number")
     if known.values_list("payload", flat=True).first() != cut:
-        ledger.write_event(held.claim, "history_cut", cut)
+        ledger.write_event(turn.claim, "history_cut", cut)
 
 
 # -- Ends -------------------------------------------------------------------------------------------------------------

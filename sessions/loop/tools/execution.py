@@ -46,6 +46,7 @@ from capabilities.running.registry import registry
 from capabilities.running.services.writes import set_up_title
 from sessions.loop.clients.replies import Call
 from sessions.loop.conversation.history import OUTCOME_UNKNOWN
+from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.tools.left_behind import left_behind
 from sessions.loop.tools.tool_threads import ToolRun, tool_threads
 from sessions.models import StepStatus, Turn
@@ -125,10 +126,10 @@ def outcome_unknown() -> Outcome:
     return Outcome(StepStatus.UNKNOWN, OUTCOME_UNKNOWN, OUTCOME_UNKNOWN)
 
 
-def refusal(turn: Turn, spec: ToolSpec) -> Outcome | None:
+def refusal(turn: RunningTurn, spec: ToolSpec) -> Outcome | None:
     """Return the refusal of this tool for the turn's member and model *now*, or None. Asked right before each run.
     Queries as `refusal_to`."""
-    return refusal_to(turn.membership_id, spec, turn.model.provider.public_id, read_at=turn.registry_version)
+    return refusal_to(turn.row.membership_id, spec, turn.model.provider.public_id, read_at=turn.registry_version)
 
 
 def refusal_to(
@@ -252,12 +253,12 @@ def _complaints(spec: ToolSpec, arguments: Mapping[str, Any], organisation_id: i
     return complaints_about(spec.parameters_text, arguments, organisation_id, wait=CHECK_SECONDS)
 
 
-def permitted_arguments(turn: Turn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
+def permitted_arguments(turn: RunningTurn, spec: ToolSpec, call: Call) -> dict[str, Any] | Outcome:
     """The call's arguments, if the turn's member may call the tool now and they fit; else what to tell the model."""
     refused = refusal(turn, spec)
     if refused is None:
-        return read_arguments(spec, call, turn.organisation_id)
-    note_denied_call(turn.membership_id, spec, refused)
+        return read_arguments(spec, call, turn.row.organisation_id)
+    note_denied_call(turn.row.membership_id, spec, refused)
     return refused
 
 

@@ -28,7 +28,7 @@ from sessions.turns.endings import NOT_RUN
 from sessions.worker.process import work_on
 from tests.cast import make_member, make_tool
 from tests.scripted_openai import Reply, Say, ScriptedOpenAI, call
-from tests.sessions.run_turns import accept, check_request, events_of, run, steps_of, tool_steps_of, work
+from tests.sessions.run_turns import accept, check_request, events_of, run, steps_of, tool_steps_of, verdicts_of, work
 from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Access
 from toolhub.tenants.rows.scope import organisation_scope
@@ -91,12 +91,12 @@ def test_tokens_are_added_up_and_the_selection_is_stored_with_the_round(
     assert first.tool_set == second.tool_set
     assert first.tool_set.wire.encode() in provider.bodies[0]
     assert provider.requests[0]["tools"] == provider.requests[1]["tools"]
-    assert [verdict["tool"] for verdict in first.verdicts if verdict["stage"] == "gather"] == [
+    assert [verdict["tool"] for verdict in verdicts_of(first) if verdict["stage"] == "gather"] == [
         "task_create",
         "calculator",
         "uuid",
     ]
-    assert second.verdicts == []
+    assert verdicts_of(second) == []
 
 
 def test_verdicts_that_are_stored_already_are_not_stored_again(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -112,7 +112,7 @@ def test_verdicts_that_are_stored_already_are_not_stored_again(session: ChatSess
 
     with organisation_scope(session.organisation_id):
         steps = Step.objects.filter(turn__in=turns).select_related("verdict_set").order_by("pk")
-        said = [[each["tool"] for each in step.verdicts if not each["kept"]] for step in steps]
+        said = [[each["tool"] for each in verdicts_of(step) if not each["kept"]] for step in steps]
         assert said == [[], [], [], ["uuid"]]
         assert len({step.verdict_set_id for step in steps}) == VerdictSet.objects.count() == 2
 

@@ -16,7 +16,7 @@ from sessions.models import ChatSession, StepKind, StepStatus
 from tests.cast import make_member, make_tool
 from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.run_turns import run, steps_of, tool_steps_of
+from tests.sessions.run_turns import run, steps_of, tool_steps_of, verdicts_of
 from toolhub.tenants.models import Access
 from toolhub.tenants.rows.scope import organisation_scope
 
@@ -44,7 +44,7 @@ def test_zs_01_zs_02_one_configuration_says_which_tools_what_is_injected_and_how
     assert [tool["function"]["name"] for tool in first["tools"]] == ["calculator", "uuid"]
     assert first["messages"][0]["content"] == "Be brief.\n\nSay please."
     (model, *_) = steps_of(turn, StepKind.MODEL)
-    dropped = [each for each in model.verdicts if not each["kept"]]
+    dropped = [each for each in verdicts_of(model) if not each["kept"]]
     assert [(each["tool"], each["stage"]) for each in dropped] == [("task_create", "policy")]
     added, capped = tool_steps_of(turn)
     assert (added.status, capped.status) == (StepStatus.DONE, StepStatus.DONE)

@@ -21,12 +21,12 @@ from capabilities.catalogue.tools.writes import (
 )
 from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.common.memory import Memory
-from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent, Category, Tool, Toolkit
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import clear_service, save_service
+from sessions.loop.conversation.running import RunningTurn
 from sessions.models import ChatSession, LoadedToolkit, Turn
-from sessions.selection.queries import Selection, select_tools
+from sessions.selection.queries import Selection
 from tests.cast import (
     allow_toolkit,
     make_agent,
@@ -37,6 +37,7 @@ from tests.cast import (
     make_tool,
     make_toolkit,
 )
+from tests.sessions.run_turns import running, selected_for
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope
 
@@ -69,22 +70,23 @@ def content_of(agent: Agent, **changes: Any) -> AgentContent:
     return replace(AgentContent(agent.slug, agent.name, agent.model), **changes)
 
 
-def as_claimed(session: ChatSession) -> Turn:
+def as_claimed(session: ChatSession) -> RunningTurn:
     """A turn as a worker has it that read the registry version with it."""
     session = ChatSession.objects.select_related("agent__model__provider").get(pk=session.pk)
-    turn = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
-    turn.membership_id = session.membership_id
-    turn.model = resolve_model(session.agent.model, session.agent)
-    turn.registry_version = Organisation.objects.get(pk=session.organisation_id).registry_version
-    turn.has_loads = LoadedToolkit.objects.filter(session=session).exists()
-    return turn
+    row = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
+    row.membership_id = session.membership_id
+    return running(
+        row,
+        registry_version=Organisation.objects.get(pk=session.organisation_id).registry_version,
+        has_loads=LoadedToolkit.objects.filter(session=session).exists(),
+    )
 
 
 def from_memory_and_from_the_database(session: ChatSession) -> tuple[Selection, Selection]:
     turn = as_claimed(session)
-    remembered = select_tools(turn)
+    remembered = selected_for(turn)
     turn.registry_version = None
-    return remembered, select_tools(turn)
+    return remembered, selected_for(turn)
 
 
 def tool(name: str = "calculator") -> Tool:
@@ -164,7 +166,7 @@ def test_a_call_sees_a_tool_as_it_is_at_the_version_of_now(session: ChatSession,
     with organisation_scope(session.organisation_id):
         versions = [tool().current_version_id or 0, tool("uuid").current_version_id or 0]
         turn = as_claimed(session)
-        at = {"organisation_id": turn.organisation_id, "at": turn.registry_version}
+        at = {"organisation_id": turn.row.organisation_id, "at": turn.registry_version}
         assert {each.name for each in current_specs(versions, **at) if each.is_enabled} == {"calculator", "uuid"}
 
         set_tool_enabled(tool("uuid"), False, actor=alice)

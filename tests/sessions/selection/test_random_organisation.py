@@ -9,10 +9,9 @@ import pytest
 
 from capabilities.choosing.pipeline.permissions import permission_for
 from capabilities.choosing.pipeline.stages import Verdict
-from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import Agent, AgentTool, AgentToolkit, Category, Effect, RoleMode, RoleRule, Tool, ToolkitTool
 from sessions.models import ChatSession, LoadedToolkit, Turn
-from sessions.selection.queries import select_tools, selection_preview
+from sessions.selection.queries import selection_preview
 from tests.cast import (
     allow_toolkit,
     give_tool,
@@ -25,6 +24,7 @@ from tests.cast import (
     make_tool,
     make_toolkit,
 )
+from tests.sessions.run_turns import running, selected_for
 from toolhub.tenants.models import Organisation
 from toolhub.tenants.rows.scope import organisation_scope
 
@@ -111,13 +111,13 @@ def test_the_selection_has_the_verdicts_of_asking_tool_by_tool(seed: int) -> Non
     session = random_session(seed)
     with organisation_scope(session.organisation_id):
         session = ChatSession.objects.select_related("agent__model__provider").get(pk=session.pk)
-        turn = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
-        turn.model = resolve_model(session.agent.model, session.agent)
-        turn.membership_id, turn.has_loads = session.membership_id, True
-        stored = select_tools(turn)
+        row = Turn(organisation_id=session.organisation_id, session=session, agent=session.agent, seq=1)
+        row.membership_id = session.membership_id
+        turn = running(row)
+        stored = selected_for(turn)
         turn.registry_version = Organisation.objects.get(pk=session.organisation_id).registry_version
 
-        found = [stored, select_tools(turn), select_tools(turn), selection_preview(session)]
+        found = [stored, selected_for(turn), selected_for(turn), selection_preview(session)]
 
         names, verdicts = tool_by_tool(session)
         assert [tool.name for tool in stored.tools] == names

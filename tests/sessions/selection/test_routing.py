@@ -27,7 +27,7 @@ from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.loads import carried, reread
 from tests.sessions.routed import HA, WEB, first_step, make_routed_session, set_routing
-from tests.sessions.run_turns import run, tool_steps_of, work
+from tests.sessions.run_turns import run, tool_steps_of, verdicts_of, work
 from tests.sessions.steps import expire_lease
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import organisation_scope
@@ -145,7 +145,7 @@ def test_a_search_that_finds_what_can_be_loaded_brings_what_loads_it(
 
     assert [carried(request) == [SEARCH] for request in provider.requests] == [True, False]
     assert "load_tools" in carried(provider.requests[1])
-    reasons = {each["tool"]: each["reason"] for each in first_step(turn).verdicts if not each["kept"]}
+    reasons = {each["tool"]: each["reason"] for each in verdicts_of(first_step(turn)) if not each["kept"]}
     assert reasons["load_tools"] == SEARCH_ALONE
 
 
@@ -163,7 +163,7 @@ def test_what_loads_others_comes_when_it_is_asked_for(session: ChatSession, prov
     assert carried(provider.requests[0]) == []
     assert "load_tools" in carried(provider.requests[1])
     first = first_step(turn)
-    assert {each["tool"]: each["reason"] for each in first.verdicts if not each["kept"]}["load_tools"] == SMALL_TALK
+    assert {each["tool"]: each["reason"] for each in verdicts_of(first) if not each["kept"]}["load_tools"] == SMALL_TALK
 
 
 def test_cx_16_18_21_matching_ignores_case_and_unites_categories(
@@ -220,7 +220,7 @@ def test_a_step_keeps_what_routing_did(session: ChatSession, provider: ScriptedO
     assert "ha" in record["categories"]
     assert record["dropped"] > 10
     assert record["all_tokens"] == step.all_tool_tokens > 5 * sum(len(carried(provider.requests[0])) for _ in "x")
-    by_router = {each["tool"]: each for each in step.verdicts if each["stage"] == "router"}
+    by_router = {each["tool"]: each for each in verdicts_of(step) if each["stage"] == "router"}
     assert by_router["ha_call_service"]["kept"]
     assert by_router["git_log"] == {
         "tool": "git_log",
@@ -326,7 +326,7 @@ def test_a_tool_that_was_found_stays_after_a_crash(
 
 def killed_the_second_time(select: Callable[..., Any]) -> Callable[..., Any]:
     times = iter([False, True])
-    return lambda *args: killed() if next(times) else select(*args)
+    return lambda *args, **more: killed() if next(times) else select(*args, **more)
 
 
 def test_a_wait_for_a_person_keeps_what_was_decided(
@@ -514,7 +514,7 @@ def test_every_page_says_what_the_turn_does(
         step.all_tool_tokens,
     )
     assert {each["tool"] for each in explained["results"]} == set(sent)
-    assert {each["tool"] for each in step.verdicts if each["stage"] == "router" and each["kept"]} == set(sent) - {
+    assert {each["tool"] for each in verdicts_of(step) if each["stage"] == "router" and each["kept"]} == set(sent) - {
         SEARCH
     }
     part = page.split('id="message"')[1].split("Tools that a message may bring")[0]

@@ -34,7 +34,7 @@ from capabilities.models import (
     ToolVersion,
 )
 from sessions.models import ChatSession, LoadedToolkit, LoadSource, ToolSet
-from sessions.selection.queries import Selection, select_tools, selection_preview
+from sessions.selection.queries import Selection, selection_preview
 from sessions.selection.tool_sets import keep_tool_set
 from tests.cast import (
     allow_toolkit,
@@ -47,7 +47,7 @@ from tests.cast import (
     make_toolkit,
     make_turn,
 )
-from tests.sessions.run_turns import as_claimed
+from tests.sessions.run_turns import as_claimed, selected_for
 from toolhub.tenants.models import NOWHERE, Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope
 
@@ -276,12 +276,12 @@ def test_the_active_tools_take_three_queries_however_many_they_are(
 ) -> None:
     make_role(bob.organisation, bob)
     make_many(bob.organisation, count)
-    turn = make_turn(bobs)
+    row = make_turn(bobs)
     with organisation_scope(bob.organisation):
-        turn = as_claimed(turn)
+        turn = as_claimed(row)
 
         with django_assert_num_queries(3):
-            selection = select_tools(turn)
+            selection = selected_for(turn)
 
     assert len(selection.tools) == min(count, 128)
 
@@ -300,7 +300,7 @@ def test_the_active_tools_take_three_queries_with_200_toolkits_and_20_loaded(
         turn = as_claimed(make_turn(bobs))
 
         with django_assert_num_queries(3):
-            selection = select_tools(turn)
+            selection = selected_for(turn)
 
     assert len(selection.tools) == 20 * 50
     assert (selection.stale, selection.new_initial) == ((), ())
@@ -435,7 +435,7 @@ def test_stages_know_the_message_the_agent_and_the_model(
     with organisation_scope(bob.organisation):
         turn = make_turn(bobs, message="Add 1 and 2.")
 
-        select_tools(as_claimed(turn))
+        selected_for(as_claimed(turn))
         preview(bobs)
 
     model = resolve_model(bobs.agent.model, bobs.agent)

@@ -20,7 +20,6 @@ from capabilities.models import Agent, ClientApprovals, LoadingMode, RuntimeConf
 from sessions.asking.approvals.writes import approve_with_consent
 from sessions.doors.chats.writes import open_session
 from sessions.models import Approval, Step, StepKind, StepStatus, TurnStatus
-from sessions.selection.queries import select_tools
 from sessions.turns.accepting import accept
 from tests.cast import (
     allow_toolkit,
@@ -39,7 +38,7 @@ from tests.cast import (
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.sessions.doors.gateway.conftest import Gateway, until
 from tests.sessions.doors.gateway.test_following import BODY
-from tests.sessions.run_turns import as_claimed
+from tests.sessions.run_turns import as_claimed, selected_for, verdicts_of
 from toolhub.tenants.models import Access, Membership
 from toolhub.tenants.rows.scope import organisation_scope
 
@@ -99,7 +98,7 @@ def test_mr_43_a_tool_that_would_ask_is_left_out_where_the_agent_says_so(
     (turn,) = gateway.turns()
     with organisation_scope(gateway.member.organisation):
         (step,) = Step.objects.select_related("verdict_set").filter(turn=turn, kind=StepKind.MODEL)
-        (why,) = [each["reason"] for each in step.verdicts if each["stage"] == "approval"]
+        (why,) = [each["reason"] for each in verdicts_of(step) if each["stage"] == "approval"]
     assert why == "each call of it asks a person (rule calculator), and nobody answers this client"
 
 
@@ -297,7 +296,7 @@ def test_hiding_takes_the_same_queries_for_one_tool_and_for_three(bob: Membershi
                 give_tool(agent, make_tool(bob.organisation, name))
             turn = as_claimed(make_turn(make_session(bob, agent), is_unattended=True))
             with CaptureQueriesContext(connection) as queries:
-                assert select_tools(turn).tools == ()
+                assert selected_for(turn).tools == ()
             counts.append(len(queries))
     assert counts[0] == counts[1]
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capabilities.common.tokens import O200K
-from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.models import LanguageModel
-from sessions.loop.conversation.history import OUTCOME_UNKNOWN, Past, conversation, turn_messages
+from sessions.loop.conversation.history import OUTCOME_UNKNOWN, turn_messages
+from sessions.loop.conversation.next_call import conversation
 from sessions.loop.conversation.prefix import Prefix, remembered
 from sessions.loop.conversation.steps import steps_of
 from sessions.loop.conversation.window import (
@@ -28,14 +28,13 @@ from sessions.models import ChatSession, Step, StepKind, StepStatus, Turn, TurnE
 from sessions.turns.endings import NOT_RUN
 from tests.cast import make_agent, make_session, make_turn
 from tests.scripted_openai import Say, ScriptedOpenAI, call
-from tests.sessions.run_turns import a_model, as_claimed, check_request, events_of, run
+from tests.sessions.run_turns import a_model, as_claimed, check_request, events_of, run, running
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.scope import organisation_scope
 
 
 def talk_of(turn: Turn, *, tool_tokens: int) -> Conversation:
-    turn.model = resolve_model(turn.agent.model, turn.agent)
-    return conversation(turn, Past(turn), steps_of(turn).in_order(), tool_tokens=tool_tokens)
+    return conversation(running(turn, steps=steps_of(turn)), tool_tokens=tool_tokens)
 
 
 def asked(round: int, *ids: str, text: str = "") -> Step:
@@ -188,7 +187,7 @@ def test_a_conversation_is_one_query(bob: Membership, turns: int, django_assert_
         turn = as_claimed(make_turn(session, "now"))
 
         with django_assert_num_queries(1):
-            conversation(turn, Past(turn), [], tool_tokens=0)
+            conversation(turn, tool_tokens=0)
 
 
 @pytest.mark.django_db
@@ -452,10 +451,10 @@ def test_a_cut_frees_half_so_that_the_same_turns_stand_in_front_for_long(bob: Me
         Turn.objects.bulk_create(rows)
         cuts, begins = [], []
         for row in Turn.objects.filter(session=session).select_related("agent__model__provider").order_by("seq"):
-            row.session, row.model = session, resolve_model(row.agent.model, row.agent)
-            past = Past(row)
-            talk = conversation(row, past, [], tool_tokens=0)
-            remembered(row, Prefix(0, 0, {"first_turn": past.first}), None)
+            row.session = session
+            turn = running(row)
+            talk = conversation(turn, tool_tokens=0)
+            remembered(row, Prefix(0, 0, {"first_turn": turn.past.first}), None)
             begins.append(talk.messages[0]["content"])
             assert len(talk.messages) <= 2 * MAX_TURNS + 1
             if talk.turns_cut:

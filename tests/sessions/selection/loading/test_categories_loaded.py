@@ -44,7 +44,7 @@ from tests.cast import (
 )
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loads import answers_in, ask, carried, carried_next, loads_of, payloads, set_mode
-from tests.sessions.run_turns import events_of, run, steps_of, tool_steps_of
+from tests.sessions.run_turns import events_of, run, steps_of, tool_steps_of, verdicts_of
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
 from toolhub.tenants.rows.scope import organisation_scope
 
@@ -123,7 +123,7 @@ def test_zk_01_zk_05_a_request_over_the_limit_is_trimmed_with_a_verdict_and_an_e
     assert len(provider.requests[0]["tools"]) == limit
     (told,) = payloads(turn, "tools_over_limit")
     (step,) = steps_of(turn)
-    over = [each for each in step.verdicts if each["stage"] == "limit"]
+    over = [each for each in verdicts_of(step) if each["stage"] == "limit"]
     assert told == {"count": len(over), "tools": [each["tool"] for each in over][:20]}
     assert len(over) == 131 + len(AT_FIRST[1:]) - limit
     assert {each["reason"] for each in over} == {f"over the limit of {limit} tools"}

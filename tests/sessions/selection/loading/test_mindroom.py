@@ -18,7 +18,7 @@ from tests.capabilities.assistant.builtin.fakes.research import ArXiv
 from tests.cast import make_session
 from tests.scripted_openai import Json, Say, ScriptedOpenAI, call
 from tests.sessions.loads import answers_in, carried, loads_of, set_mode
-from tests.sessions.run_turns import check_request, run, steps_of, tool_steps_of
+from tests.sessions.run_turns import check_request, run, steps_of, tool_steps_of, verdicts_of
 from toolhub.tenants.rows.scope import organisation_scope
 
 pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
@@ -100,7 +100,7 @@ def test_mr_29_the_assistant_starts_with_its_own_tools_and_research(
     (step,) = steps_of(run(session))
 
     assert carried(provider.requests[0]) == [*FIRST, *RESEARCH]
-    said = {each["tool"]: each["reason"] for each in step.verdicts if not each["kept"]}
+    said = {each["tool"]: each["reason"] for each in verdicts_of(step) if not each["kept"]}
     assert set(said) == {"shell_exec"}
     assert said["shell_exec"].startswith("needs set-up")
 
