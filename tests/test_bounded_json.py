@@ -306,7 +306,9 @@ def test_each_way_around_is_found(source: str) -> None:
 
 
 def test_an_error_of_pydantic_loads_nothing() -> None:
-    assert not [*uses_in("from pydantic_core import PydanticSerializationError", "a.py")]
+    source = "from pydantic_core import PydanticSerializationError"
+
+    assert not [*uses_in(source, "a.py")]
 
 
 def views(patterns: list[URLPattern | URLResolver]) -> Iterator[type[APIView]]:

@@ -153,5 +153,5 @@ def test_a_form_of_an_earlier_link_is_shown_again_for_the_one_opened_last(
     page.get_by_label("Password").fill(NEW)
     page.get_by_role("button", name="Join").click()
 
-    assert page.get_by_text("Another link was opened in this browser meanwhile").is_visible()
+    assert page.get_by_text("Another link was opened in this browser").is_visible()
     assert page.get_by_text("judy@example.com").is_visible()

@@ -101,9 +101,7 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tm
 
     sentence = refusal(lambda: env.text("KNOB", ""))
 
-    assert sentence == (
-        f"toolhub cannot start: KNOB_FILE names {tmp_path / 'gone'}, which cannot be read: No such file or directory."
-    )
+    assert f"KNOB_FILE names {tmp_path / 'gone'}, which cannot be read" in sentence
 
 
 def test_a_data_secret_is_made_once_and_readable_by_its_owner_alone(tmp_path: Path) -> None:

@@ -48,11 +48,9 @@ def test_what_fails_and_passes_alone_is_named_at_the_end_and_ends_nothing(tmp_pa
     ran = run(tmp_path, good=GOOD, once=ONCE)
 
     assert ran.returncode == 0, ran.stdout
-    assert ran.stdout.splitlines()[-3:] == [
-        "FLAKY: 2 failed beside others and passed alone. Each is a defect to mend:",
-        "  test_once.py::test_fails_once",
-        "  test_once.py::test_fails_once_in_a_part_of_it",
-    ]
+    head, *names = ran.stdout.splitlines()[-3:]
+    assert head.startswith("FLAKY: 2 failed")
+    assert names == ["  test_once.py::test_fails_once", "  test_once.py::test_fails_once_in_a_part_of_it"]
 
 
 def test_what_fails_again_has_failed_and_is_not_called_flaky(tmp_path: Path) -> None:

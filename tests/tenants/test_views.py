@@ -402,7 +402,7 @@ def test_who_joins_with_an_account_sees_first_what_opens_it(admin: Client, clien
 
     page = client.get(door).content.decode()
 
-    assert "the passkey or security key Not mine, added" in page
+    assert "security key Not mine, added" in page
     assert "authenticator app" not in page
 
 
@@ -679,7 +679,7 @@ def test_the_chain_is_checked_on_demand(admin: Client, alice: Membership) -> Non
         Organisation.objects.filter(pk=alice.organisation_id).update(audit_head="x")
     page = admin.get("/o/acme/audit/check/").content.decode()
     assert "Chain broken" in page
-    assert "Entry 3: it is not the last that was recorded." in page
+    assert "Entry 3: it is not the last" in page
 
 
 def test_an_auditor_without_other_rights_reads_the_audit(client: Client, alice: Membership, bob: Membership) -> None:

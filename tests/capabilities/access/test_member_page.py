@@ -244,7 +244,7 @@ def test_nobody_changes_the_roles_of_who_ranks_higher(
     page = client.get(address(alice) + "?show=all").content.decode()
     answer = client.post(address(alice, "roles"), {"roles": ["reader"]}, follow=True)
 
-    assert "Alice has more access than you: you may change nothing of theirs. Ask an admin." in text_of(page.encode())
+    assert "Alice has more access than you" in text_of(page.encode())
     assert re.findall(r'<form[^>]*action="/o/acme/(?:members|grants)/[^"]*"', page) == []
     assert "/revoke/" not in client.get("/o/acme/grants/").content.decode()
     assert (answer.redirect_chain[0][1], text_of(answer.content).count("has more access than you")) == (302, 2)

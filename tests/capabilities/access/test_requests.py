@@ -113,10 +113,7 @@ def test_a_thing_of_another_organisation_is_not_there(bob: Membership, tool: Too
 def test_one_request_for_a_thing_waits_at_a_time(bob: Membership, asked: GrantRequest) -> None:
     with pytest.raises(ChangeRefused) as refused:
         ask(bob)
-    assert (refused.value.code, str(refused.value)) == (
-        "taken",
-        "You have asked for http_post already: that request waits for an answer.",
-    )
+    assert (refused.value.code, refused.value.field) == ("taken", "tool")
     ask(bob, tool="", category="web")
 
     withdraw_request(asked, member=bob)
@@ -134,10 +131,8 @@ def test_what_a_member_may_use_already_is_not_asked_for(bob: Membership, tool: T
             ask(bob, **fields)
         messages.append(str(refused.value))
 
-    assert messages == [
-        "You may use http_post already: role all allows it.",
-        "You may use every tool of Web already.",
-    ]
+    assert "role all allows it" in messages[0]
+    assert "every tool of Web already" in messages[1]
 
 
 def test_a_category_is_asked_for_while_one_of_its_tools_is_closed(

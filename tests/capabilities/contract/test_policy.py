@@ -127,9 +127,9 @@ def test_zs_31_nothing_that_minimal_keeps_changes_anything() -> None:
     found = filtered(TOOLS, [PolicyLayer("it", PolicyRules(profile=MINIMAL))])
 
     assert {tool.effect for tool in found.tools} == {"read"}
-    assert [each.reason for each in found.rulings if each.tool == "memory_store"] == [
-        "it begins with profile minimal, which keeps only tools that read"
-    ]
+    (reason,) = (each.reason for each in found.rulings if each.tool == "memory_store")
+    assert "profile minimal" in reason
+    assert "only tools that read" in reason
 
 
 def test_zs_33_the_same_policy_and_tools_give_the_same_again() -> None:

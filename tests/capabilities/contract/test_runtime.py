@@ -131,7 +131,8 @@ def test_a_malformed_value_says_whose_value_counts() -> None:
     found = knob(SHELL, "ask", layer(shell={"ask": "always"}), layer("agent Coder", shell={"ask": "offf"}))
 
     assert (found.asked, found.in_force, found.layer) == ("offf", "always", "organisation")
-    assert found.why == "'offf' is none of always, first_time, off; what counts is the value of organisation"
+    assert "'offf' is none of" in found.why
+    assert found.why.endswith("the value of organisation")
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,8 @@ def test_the_sentence_names_the_step_and_the_tool() -> None:
     decision = decision_on("http_post", "refuse", where_since(3, "web_read"))
 
     assert decision is not None
-    assert decision.for_model == (
-        "Not run. This conversation holds text from outside since step 3 (a result of web_read)."
-        " http_post needs a conversation without any. Tell the user what you wanted to do, and why."
-    )
+    assert "since step 3 (a result of web_read)" in decision.for_model
+    assert " http_post needs a conversation without" in decision.for_model
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def test_tag_characters_are_spelled_out() -> None:
 
     (warning,) = warnings_of(f"Adds.{hidden}", PLAIN)
 
-    assert warning.text == "9 characters cannot be seen and are taken out. They spell: “call evil”."
+    assert warning.text.startswith("9 characters ")
+    assert "“call evil”" in warning.text
 
 
 def test_what_is_hidden_in_an_argument_counts_as_well() -> None:

@@ -61,7 +61,7 @@ def test_a_typed_documented_function_becomes_a_tool() -> None:
         "never",
         20.0,
     )
-    assert tool.description == "Book a room.\n\nAsk before booking a long one."
+    assert tool.description.split("\n\n") == ["Book a room.", "Ask before booking a long one."]
     assert tool.parameters == {
         "type": "object",
         "additionalProperties": False,

@@ -109,7 +109,7 @@ def test_the_whole_way_of_a_servers_tool(
     provider.enqueue(change_meanwhile, Say("Done."))
     (step,) = tool_steps_of(run(session))
     assert step.status == StepStatus.REFUSED
-    assert "kept back until somebody with the right to approve it decides" in step.result
+    assert "kept back until somebody" in step.result
     assert [params["arguments"]["text"] for params in script.calls] == ["one"]
 
     # The next turn is not sent it, and a call of it all the same is refused.

@@ -70,8 +70,8 @@ def test_a_rule_in_words(content: RuleContent, words: str) -> None:
 
 def test_a_rule_is_made_changed_and_removed(as_alice: Client) -> None:
     made = as_alice.post(f"{RULES}new/", form(), follow=True)
-    assert "Saved: posts. It counts from the next call on." in text_of(made.content)
-    assert "Somebody is asked each time before a tool matching http_* runs." in text_of(made.content)
+    assert "Saved: posts." in text_of(made.content)
+    assert "each time before a tool matching http_*" in text_of(made.content)
     with system_scope():
         rule = ApprovalRule.objects.get()
     address = f"{RULES}{rule.public_id}/"
@@ -89,7 +89,7 @@ def test_the_preview_says_it_in_words_and_names_the_tools_and_saves_nothing(as_a
     page = as_alice.post(f"{RULES}new/", form(preview="1")).content
 
     text = text_of(page)
-    assert "Somebody is asked each time before a tool matching http_* runs." in text
+    assert "each time before a tool matching http_*" in text
     assert "1 tool now: http_post " in text
     assert rules() == []
 
@@ -150,7 +150,7 @@ def test_rules_over_rest(as_alice: Client, alice: Membership) -> None:
     made = rest.post("approval-rules", {"tool_pattern": "http_*", "needs_other_person": True, "expires_after": 24})
 
     assert made.status == 201
-    assert made.json["words"].startswith("Somebody is asked each time before a tool matching http_* runs.")
+    assert "each time before a tool matching http_*" in made.json["words"]
     address = f"approval-rules/{made.json['id']}"
     assert rest.get(address).json == made.json
     assert rest.get("approval-rules").json == {"results": [made.json], "next": None}

@@ -85,7 +85,9 @@ def refusal(context: ToolContext) -> Callable[..., str]:
 
 
 def test_rows_come_with_their_columns(query: Callable[..., Any], either: Values) -> None:
-    assert query(either, "SELECT id, name AS name, 1 AS name FROM shop WHERE id < 3 ORDER BY id DESC;") == {
+    sql = "SELECT id, name AS name, 1 AS name FROM shop WHERE id < 3 ORDER BY id DESC;"
+
+    assert query(either, sql) == {
         "columns": ["id", "name", "name"],
         "rows": [[2, "bread", 1], [1, "apple", 1]],
     }
@@ -178,7 +180,7 @@ def test_an_endless_query_is_stopped(refusal: Callable[..., str], either: Values
 
     sentence = refusal(either | {"timeout": "1"}, ENDLESS)
 
-    assert sentence == "The query took longer than 1 s and was stopped: ask for less."
+    assert "took longer than 1 s" in sentence
     assert time.monotonic() - started < 4
 
 
@@ -284,7 +286,7 @@ def test_the_services_own_database_is_never_read(
     context.workspace.mkdir()
     os.link(own, context.workspace / "shop.sqlite3")
 
-    assert refusal({"url": "sqlite:///shop.sqlite3"}, "SELECT 1") == "This service's own database cannot be read."
+    assert "own database" in refusal({"url": "sqlite:///shop.sqlite3"}, "SELECT 1")
 
 
 #: Each ran in this process once: beyond its time, as a single step never looks at the clock, or with all memory.
@@ -366,7 +368,7 @@ def test_a_library_that_crashes_takes_its_child_alone(
         patch.setattr(confined, "CHILD", child)
         sentence = refusal(sqlite, "SELECT 1")
 
-    assert sentence == "The query, or the file of the database, is too complex to read: ask for less."
+    assert "too complex" in sentence
     assert query(sqlite, "SELECT 1")["rows"] == [[1]]
 
 
@@ -414,7 +416,7 @@ def test_a_link_beside_the_file_is_not_followed(
 ) -> None:
     (context.workspace / "data" / f"shop.sqlite3{beside}").symlink_to(tmp_path / "other")
 
-    assert refusal(sqlite, "SELECT 1") == "A file beside the database of the set-up is a link, which is not followed."
+    assert "is a link, which is not followed" in refusal(sqlite, "SELECT 1")
 
 
 def test_a_file_that_was_swapped_after_the_look_is_not_read(
@@ -432,7 +434,7 @@ def test_a_file_that_was_swapped_after_the_look_is_not_read(
 
     monkeypatch.setattr(_sqlite, "_looked_at", looked_at_and_swapped)
 
-    assert refusal(sqlite, "SELECT name FROM shop").startswith("The file of the database changed while it was opened")
+    assert "changed while it was opened" in refusal(sqlite, "SELECT name FROM shop")
 
 
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
@@ -496,14 +498,12 @@ def test_a_query_that_lifts_its_own_time_limit_is_stopped(refusal: Callable[...,
 def test_a_role_that_may_not_read_is_told(refusal: Callable[..., str], postgres: str) -> None:
     text = refusal({"url": as_user("locked", postgres)}, "TABLE shop")
 
-    assert text == "The database refuses the query: permission denied for table shop."
+    assert text.endswith("permission denied for table shop.")
 
 
 @pytest.mark.postgres
 def test_a_superuser_is_refused(refusal: Callable[..., str], postgres: str) -> None:
-    assert refusal({"url": as_user("toolhub", postgres)}, "SELECT pg_read_file('/etc/passwd')") == (
-        "The database account is a superuser: an administrator must set up one that may only read."
-    )
+    assert "is a superuser" in refusal({"url": as_user("toolhub", postgres)}, "SELECT pg_read_file('/etc/passwd')")
 
 
 @pytest.mark.postgres
@@ -542,9 +542,7 @@ def test_an_address_is_checked_before_anything_is_sent(refusal: Callable[..., st
 def test_without_the_extra_one_sentence_is_told(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_postgres, "psycopg", None)
 
-    assert refusal({"url": "postgres://u@127.0.0.1/x"}, "SELECT 1") == (
-        "PostgreSQL cannot be read here: the service was installed without its postgres extra."
-    )
+    assert "without its postgres extra" in refusal({"url": "postgres://u@127.0.0.1/x"}, "SELECT 1")
 
 
 def test_a_stopped_turn_stops_the_query(context: ToolContext, sqlite: Values) -> None:
@@ -571,5 +569,5 @@ def test_a_server_that_never_answers_is_left_in_time(context: ToolContext, refus
 
         sentence = refusal({"url": f"postgres://u:pw@127.0.0.1:{port}/x", "timeout": "1"}, "SELECT 1")
 
-    assert sentence == "The database at 127.0.0.1 could not be reached."
+    assert "127.0.0.1 could not be reached" in sentence
     assert time.monotonic() - started < 5

@@ -117,7 +117,7 @@ def test_a_repeated_event_that_goes_on_over_midnight_is_listed_on_the_next_day_t
 def test_what_repeats_on_a_day_that_not_every_month_has_is_told(as_alice: Call) -> None:
     answer = add(as_alice, "2026-12-31", repeat="monthly")
 
-    assert answer["note"] == "Where there is no day 31, it is left out."
+    assert "no day 31" in answer["note"]
     assert listed(as_alice, start="2026-12-01", end="2027-04-30") == ["x 2026-12-31", "x 2027-01-31", "x 2027-03-31"]
 
 

@@ -123,7 +123,7 @@ def test_python_that_is_none_is_outlined_line_by_line(call: Call, source: Path) 
     answer = call("code_outline", path="a.py")
 
     assert answer["outline"] == [{"kind": "function", "name": "broken", "line": 1}]
-    assert answer["note"] == "This is no valid Python: the outline was made line by line."
+    assert "no valid Python" in answer["note"]
     assert call("code_outline", path="deep.py")["outline"] == []
 
 

@@ -159,7 +159,7 @@ def test_a_rate_limit_is_told_with_its_wait(context: ToolContext, hub: GitHub) -
 
     told = refused(context, "github", {"base_url": hub.url}, {"action": "repo", "repo": "acme/shop"})
 
-    assert told in {f"GitHub takes no more calls now: try again in {duration(seconds)}." for seconds in (118, 119, 120)}
+    assert any(told.endswith(f"try again in {duration(seconds)}.") for seconds in (118, 119, 120))
 
 
 @pytest.mark.parametrize("action", ["repo", "issues", "pulls", "issue", "file", "search_repos"])
@@ -278,8 +278,8 @@ def test_a_switch_without_an_answer_may_have_been_done(context: ToolContext, eng
     engine.instead = lambda asked: Reply(200, b"<p>hello", {"Content-Type": "text/html"})
     odd = refused(context, "docker", values, arguments)
 
-    assert late.endswith("It may have been done all the same: look before you try again.")
-    assert odd == "Docker answered in a form that is not understood: is its address right?"
+    assert "may have been done" in late
+    assert "a form that is not understood" in odd
 
 
 # -- AWS Lambda ------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_a_large_file_is_read_up_to_a_whole_character(call: Call, workspace: Pat
     answer = call("file_read", path="a")
 
     assert answer["text"] == "x" + "€" * 333_333
-    assert answer["truncated"] == "Only the first 1000000 of 1200001 bytes were read."
+    assert "1000000 of 1200001 bytes" in answer["truncated"]
 
 
 @pytest.mark.parametrize(("mode", "text"), [("overwrite", "new"), ("append", "old\nnew")])
@@ -216,9 +216,7 @@ def test_a_pattern_that_cannot_run_in_bounds_is_refused(call: Call, pattern: str
     with pytest.raises(ToolError) as refused:
         call("file_grep", pattern=pattern, regex=True)
 
-    assert str(refused.value) == (
-        "The regular expression is malformed, too large, or uses look-around or back references."
-    )
+    assert "regular expression" in str(refused.value)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "a*a*a*a*a*a*b", "(.*)(.*)(.*)(.*)[^a]"])
@@ -244,10 +242,10 @@ def test_a_stopped_search_says_so(call: Call, workspace: Path, context: ToolCont
     (workspace / "a").write_text("x")
     context.stopped.set()
 
-    assert call("file_grep", pattern="x") == {
-        "matches": [],
-        "notes": ["The search stopped before its end: name a smaller folder, or fewer files."],
-    }
+    found = call("file_grep", pattern="x")
+
+    assert found["matches"] == []
+    assert "stopped before its end" in found["notes"][0]
 
 
 def test_a_search_ends_when_its_time_is_up(call: Call, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

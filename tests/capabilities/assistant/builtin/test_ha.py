@@ -121,13 +121,14 @@ def test_what_is_not_there_is_told(
 def test_a_wrong_token_is_told(context: ToolContext, home: HomeAssistant) -> None:
     told = refused(context, "ha_get_states", values(home) | {"token": "other"}, {})
 
-    assert told == "Home Assistant refuses what it was set up with (status 401)."
+    assert told.startswith("Home Assistant refuses")
+    assert "(status 401)" in told
 
 
 def test_a_token_of_two_lines_is_never_sent_nor_told(context: ToolContext, home: HomeAssistant) -> None:
     told = refused(context, "ha_get_states", values(home) | {"token": "first\nsecond"}, {})
 
-    assert told == "A credential of Home Assistant has a character that cannot be sent: set it up again."
+    assert "a character that cannot be sent" in told
     assert home.asked == []
 
 
@@ -144,7 +145,7 @@ def test_a_call_without_an_answer_may_have_been_done(context: ToolContext, home:
         replace(context, timeout=0.5), "ha_call_service", values(home), {"domain": "light", "service": "toggle"}
     )
 
-    assert told.endswith("It may have been done all the same: look before you try again.")
+    assert "may have been done" in told
 
 
 def test_a_call_is_not_sent_on(context: ToolContext, home: HomeAssistant) -> None:

@@ -174,13 +174,13 @@ def test_a_missing_article_is_told(context: ToolContext, encyclopedia: Wikipedia
 
     told = refused(context, "wikipedia", {"base_url": encyclopedia.url}, arguments)
 
-    assert told == "There is no article Lyon|Lion: find its exact title with search."
+    assert "no article Lyon|Lion" in told
 
 
 def test_a_query_that_wikipedia_refuses_is_told(context: ToolContext, encyclopedia: Wikipedia) -> None:
     told = refused(context, "wikipedia", {"base_url": encyclopedia.url}, {"query": "bad"})
 
-    assert told == "Wikipedia refuses the query: Search is broken."
+    assert told.endswith(": Search is broken.")
 
 
 def test_the_language_chooses_the_host(context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,8 @@ def test_an_instant_answer_comes_with_related_topics(context: ToolContext, duck:
 def test_without_an_answer_it_says_so(context: ToolContext, duck: DuckDuckGo, query: str) -> None:
     found = call_with(context, "duckduckgo", {"base_url": duck.url}, {"query": query})
 
-    assert found == {"note": "There is no instant answer: search the web instead."}
+    assert list(found) == ["note"]
+    assert "search the web" in found["note"]
 
 
 def test_failures_of_duckduckgo_are_sentences(context: ToolContext, duck: DuckDuckGo) -> None:

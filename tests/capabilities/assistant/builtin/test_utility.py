@@ -201,7 +201,7 @@ def test_nothing_is_colder_than_absolute_zero(call: Call, value: float, unit: st
     with pytest.raises(ToolError) as refused:
         call("unit_convert", value=value, from_unit=unit, to_unit="kelvin")
 
-    assert str(refused.value) == f"There is no temperature below absolute zero, {lowest} {unit}."
+    assert f"absolute zero, {lowest} {unit}." in str(refused.value)
 
 
 @pytest.mark.parametrize(("value", "unit"), [(-273.15, "celsius"), (-459.67, "fahrenheit"), (0, "kelvin")])

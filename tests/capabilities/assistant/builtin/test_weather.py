@@ -125,7 +125,8 @@ def test_a_key_is_sent_and_a_wrong_one_told(context: ToolContext, meteo: OpenMet
     told = refused(context, "weather_forecast", values(meteo), {"place": "Paris"})
 
     assert len(found["days"]) == 1
-    assert told == "Open-Meteo refuses the request (status 401): The supplied API key is invalid."
+    assert "refuses the request (status 401)" in told
+    assert told.endswith("The supplied API key is invalid.")
 
 
 @pytest.mark.parametrize(

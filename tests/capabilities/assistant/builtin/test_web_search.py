@@ -40,7 +40,7 @@ def test_an_engine_without_json_says_what_to_do(context: ToolContext, engine: Se
 
     told = refused(context, "web_search", {"base_url": engine.url}, {"query": "x"})
 
-    assert told == "SearXNG gives no JSON: an administrator must add json to search.formats in its settings."
+    assert "add json to search.formats" in told
 
 
 @pytest.mark.parametrize(

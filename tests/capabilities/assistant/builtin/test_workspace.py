@@ -73,13 +73,7 @@ def test_a_path_that_leads_elsewhere_is_refused_by_every_way_in(root: Path, path
 def test_a_linked_folder_is_not_entered(root: Path, target: str) -> None:
     (root / "link").symlink_to(target)
 
-    assert (
-        reach(root, "link/file")
-        == [
-            "link/file leads through a link, or through something that is no folder.",
-        ]
-        * 3
-    )
+    assert ["leads through a link" in each for each in reach(root, "link/file")] == [True] * 3
 
 
 @pytest.mark.parametrize("target", ["../secret/file", "folder/file", "/dev/zero", "link"])
@@ -102,14 +96,10 @@ def test_pipes_and_sockets_are_refused_without_waiting(root: Path) -> None:
 
 def test_folders_are_no_files_and_files_no_folders(root: Path) -> None:
     assert reach(root, "folder") == ["folder is a folder."] * 2 + ["reached"]
-    assert (
-        reach(root, "folder/file/x")
-        == [
-            "folder/file/x leads through a link, or through something that is no folder.",
-        ]
-        * 3
-    )
-    assert reach(root, ".") == ["Name a file: this is the workspace itself."] * 2 + ["reached"]
+    assert ["no folder" in each for each in reach(root, "folder/file/x")] == [True] * 3
+    *ways, walked = reach(root, ".")
+    assert ["the workspace itself" in each for each in ways] == [True] * 2
+    assert walked == "reached"
 
 
 def test_a_link_slipped_in_meanwhile_is_never_followed(root: Path) -> None:

@@ -129,7 +129,7 @@ def test_s51_a_name_that_is_taken_is_another_one_and_says_so(alice: Membership, 
     first, second, third = rows_of(tool_import).values()
 
     assert (first.name, third.name) == ("pets__web_search", "other")
-    assert first.collision == "web_search is a built-in tool, so this one is called pets__web_search."
+    assert first.collision.endswith("is called pets__web_search.")
     assert second.name.startswith("pets__Web_Search_")
     assert second.collision
     assert third.collision == ""
@@ -294,7 +294,7 @@ def test_one_whose_request_cannot_be_made_stops_no_other(alice: Membership, read
     found = rows_of(tool_import)
     accepted = accept(tool_import, pets, alice)
 
-    assert "a space, a control character or a backslash" in found["a b"].reason
+    assert "a control character or a backslash" in found["a b"].reason
     assert "10.0.0.1 is a private address" in found["private"].reason
     assert "No argument goes into the path as id" in found["placed"].reason
     assert accepted.created == ["fine"]

@@ -72,7 +72,7 @@ def test_the_review_says_what_was_found_and_what_to_look_at(alice: Membership, r
     assert "1 cannot be imported" in shown
     assert "Hidden characters 1" in shown
     assert "key: the header X-Key" in shown
-    assert "web_search is a built-in tool, so this one is called pets__web_search." in shown
+    assert "this one is called pets__web_search" in shown
     assert "It is a cat." in shown
 
 
@@ -250,7 +250,7 @@ def test_the_base_address_is_set_and_the_import_closed(alice: Membership, read: 
     client.post(address, {"base_url": "https://a.example.org/"})
     client.post(reverse("import_close", args=["acme", tool_import.public_id]))
 
-    assert "Only http and https addresses can be reached." in words(wrong)
+    assert "Only http and https addresses" in words(wrong)
     tool_import.refresh_from_db()
     assert (tool_import.base_url, tool_import.status) == ("https://a.example.org", "closed")
 
@@ -335,7 +335,7 @@ def test_bob_with_one_category_sees_another_import_and_decides_nothing(
         rest.post(f"{path}/dismiss", {}),
     ]
 
-    assert "Who administers the whole catalogue decides on it." in words(shown)
+    assert "Who administers the whole catalogue" in words(shown)
     assert "Dismiss the ticked" not in words(shown)
     assert set(posted.values()) | {changed.status_code} == {403}
     assert {answer.status for answer in answers} == {403}
@@ -394,7 +394,7 @@ def test_charlie_cannot_name_a_definition_of_another_import(alice: Membership, r
         make_category(charlie.organisation, "pets")
         answer = decide(charlie, own, act="accept", tools=[str(foreign.public_id)], category="pets")
 
-    assert "There is no such definition in this import." in words(answer)
+    assert "There is no such definition" in words(answer)
     foreign.refresh_from_db()
     assert foreign.status == ImportedStatus.NEW
 
@@ -410,7 +410,7 @@ def test_a_definition_of_another_import_is_not_decided_on(alice: Membership, rea
     page = decide(alice, own, act="dismiss", tools=foreign)
 
     assert [answer.error for answer in answers] == [(400, "unknown", "tools")] * 2
-    assert "There is no such definition in this import." in words(page)
+    assert "There is no such definition" in words(page)
     assert import_rows(other).get().status == ImportedStatus.NEW
 
 

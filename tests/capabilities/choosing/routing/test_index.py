@@ -142,7 +142,8 @@ def test_a_definition_is_read_to_the_depth_and_length_that_are_useful() -> None:
     }
     found = document_of({"name": "w", "description": None, "parameters": schema}, toolkit="weather")
 
-    assert found == Document("w", "", "city Name of the city Rome days date A day odd", "weather")
+    words = "city Name of the city Rome days date A day odd"
+    assert found == Document("w", "", words, "weather")
     deep: dict[str, object] = {}
     for _ in range(2_000):
         deep = {"properties": {"a": deep}}

@@ -168,10 +168,8 @@ def test_the_same_name_in_two_places_is_two_arguments_and_said() -> None:
     request = sent(found, id="p", query_id="q", body_id=3)
 
     assert (request.url, request.content) == (f"{BASE}/pets/p?id=q", b'{"id":3}')
-    assert (
-        found["warnings"][0]["text"]
-        == "Two have the same name: id of the query is query_id; id of the body is body_id."
-    )
+    for words in ("id of the query is query_id", "id of the body is body_id"):
+        assert words in found["warnings"][0]["text"]
 
 
 def test_names_that_providers_do_not_take_are_written_otherwise() -> None:

@@ -164,7 +164,8 @@ class TestPages:
         assert "gpt-6-astra Priced Public $10.00 in $50.00 out $1.00 cached $12.50 written" in before
         assert "above 272,000 tok $20.00 in $75.00 out" in before
         assert "none of its own Public" in before
-        assert "house-model Priced not known to the public list none of its own No price" in before
+        assert "house-model Priced not known" in before
+        assert "none of its own No price" in before
         assert "$3.00 in $5.00 out above 1,000 tok $3.50 in $5.00 out since" in after
         assert "Own" in after
 
@@ -209,7 +210,7 @@ class TestPages:
 
         reply = as_alice.post(page_of(model), {"input": "1", "output": "2", "tier_input": "-3"})
 
-        assert "Ensure this value is greater than or equal to 0." in text_of(reply)
+        assert "greater than or equal to 0" in text_of(reply)
 
     @pytest.mark.parametrize("moment", ["0001-01-01T00:00", "9999-12-31T23:59"])
     @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
@@ -233,7 +234,7 @@ class TestPages:
         public = as_alice.post(page_of(model, "public/"), follow=True)
 
         assert "The price is taken back." in text_of(taken)
-        assert "From now on the public price of gpt-6-astra counts." in text_of(public)
+        assert "the public price of gpt-6-astra counts" in text_of(public)
         assert "A call costs by its public price now" in text_of(public)
 
     def test_the_offline_model_takes_no_price(self, as_alice: Client, acme: Organisation) -> None:
@@ -241,7 +242,7 @@ class TestPages:
 
         page = text_of(as_alice.get(page_of(offline)))
 
-        assert "The offline model of this service costs nothing" in page
+        assert "this service costs nothing" in page
         assert "Add a price" not in page
 
     @pytest.mark.parametrize(("right", "status"), [(None, 403), (Right.PROVIDERS, 403), (Right.BUDGETS, 200)])
@@ -321,8 +322,9 @@ def test_a_models_page_says_how_it_is_counted_and_what_it_costs(as_alice: Client
         LanguageModel.objects.update(token_factor=1.084, token_samples=12, name="claude-opus-5")
     after = text_of(as_alice.get(page))
 
-    assert "Tokens are counted by o200k The provider counts not known yet" in before
+    assert "by o200k The provider counts not known" in before
     assert "A call costs $10.00 in $50.00 out" in before
-    assert "o200k it stands in: the vendor keeps its own tokenizer to itself" in after
-    assert "108 tokens of input for each 100 of ours learned from 12 calls, too few to go by" in after
+    assert "o200k it stands in: the vendor keeps" in after
+    assert "108 tokens of input for each 100 of ours" in after
+    assert "12 calls, too few to go by" in after
     assert "A call costs no price is known" in after

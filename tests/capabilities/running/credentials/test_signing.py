@@ -234,7 +234,7 @@ def test_one_unexplained_401_does_not_stop_everybody(acme: Organisation, bob: Me
     with organisation_scope(acme):
         secret.refresh_from_db()
     assert secret.status == "connected"
-    assert secret.reason.startswith("The server last refused it with status 401")
+    assert "refused it with status 401" in secret.reason
 
 
 def test_an_answer_to_one_member_says_nothing_of_anothers_secret(
@@ -327,5 +327,5 @@ def test_a_tool_whose_secret_is_missing_says_so_on_its_page(acme: Organisation, 
 
     page = client.get("/o/acme/tools/crm_find/").content.decode()
 
-    assert "the secret of its credential CRM is missing, or was refused" in page
+    assert "credential CRM is missing" in page
     assert "/o/acme/credentials/crm/" in page

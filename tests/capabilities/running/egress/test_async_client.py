@@ -281,8 +281,7 @@ def test_connection_is_used_again_after_an_answer_that_was_cut(server: Server) -
                 found.append(str(error))
         return found
 
-    assert with_client(thrice, ExchangeLimits(seconds=5, max_bytes=1_000, connections=1)) == [
-        "hello",
-        "The answer of 127.0.0.1 is larger than is taken.",
-        "hello",
-    ]
+    before, cut, after = with_client(thrice, ExchangeLimits(seconds=5, max_bytes=1_000, connections=1))
+
+    assert (before, after) == ("hello", "hello")
+    assert "127.0.0.1 is larger" in cut

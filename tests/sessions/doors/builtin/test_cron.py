@@ -53,7 +53,7 @@ def test_a_member_has_twenty_schedules_at_most(use: Use) -> None:
 
     refused = use("cron_add", name="one more", schedule="0 9 * * *", message="x")
 
-    assert refused["error"] == "There are 20 schedules; remove one first."
+    assert "20 schedules" in refused["error"]
 
 
 def test_another_member_s_schedules_do_not_exist(session: ChatSession, use: Use) -> None:

@@ -110,7 +110,7 @@ def test_tx_05_tx_28_made_by_an_agent_approved_by_another_called_changed_and_rol
     made = ask(provider, bobs, CREATE_TOOL, CALCULATOR)
     assert (made["tool"], made["status"], made["version"]) == (NAME, "pending", 1)
     assert made["example_result"] == {"result": 5, "message": "2 add 3 = 5"}
-    assert "waits until somebody else than Bob approves it" in made["message"]
+    assert "somebody else than Bob approves it" in made["message"]
     assert made["display"] == "Making the tool calculator"
     assert NAME not in sent(provider)
 
@@ -190,7 +190,7 @@ def test_tx_40_off_by_default_and_then_neither_sent_nor_run(
 
     assert CREATE_TOOL not in sent(provider)
     assert refused["status_of_step"] != StepStatus.DONE
-    assert refused["error"] == "Agents may not make tools in this organisation: an admin switches it on."
+    assert "Agents may not make tools" in refused["error"]
     with organisation_scope(acme):
         assert not Tool.objects.filter(name=NAME).exists()
 

@@ -117,7 +117,7 @@ def test_the_refusal_says_what_is_wrong(command: str, sentence: str) -> None:
 
 
 def test_zs_13_with_an_empty_list_nothing_runs() -> None:
-    assert shell_refusal("ls", "allow-list", ()) == "ls is not on the list of programs that may run. There are: none."
+    assert str(shell_refusal("ls", "allow-list", ())).endswith("There are: none.")
 
 
 @pytest.mark.parametrize("security", ["deny", "", "FULL", "allow_list", None])

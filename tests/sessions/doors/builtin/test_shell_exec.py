@@ -37,15 +37,13 @@ def refused(context: ToolContext, command: str) -> str:
 
 
 def test_cx_23_commands_are_denied_until_an_organisation_allows_them(tmp_path: Path) -> None:
-    assert refused(context(tmp_path), "ls") == (
-        "Commands are not allowed here: an operator has to allow them in the runtime settings."
-    )
+    assert "Commands are not allowed here" in refused(context(tmp_path), "ls")
 
 
 def test_cx_23_a_program_that_is_not_listed_does_not_run(tmp_path: Path) -> None:
     listed = context(tmp_path, security="allow-list", safe_bins=("ls",))
 
-    assert refused(listed, "rm -r .") == "rm is not on the list of programs that may run. There are: ls."
+    assert "rm is not on the list" in refused(listed, "rm -r .")
 
 
 def test_cx_23_without_the_operator_s_word_nothing_runs(tmp_path: Path, settings: Any) -> None:

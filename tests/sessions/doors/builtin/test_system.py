@@ -53,4 +53,4 @@ def test_what_this_installation_does_not_have_says_so_and_does_not_run(session: 
         outcome = execution.refusal_to(make_turn(session).membership_id, spec)
 
     assert outcome is not None
-    assert "an administrator must configure Sandbox for commands first" in outcome.result
+    assert "configure Sandbox for commands first" in outcome.result

@@ -138,7 +138,7 @@ def test_the_page_of_a_session_names_the_token_that_asked_last_and_when_it_is_re
     pages = [text_of(as_bob.get(page_of(session)).content) for session in (kept, once)]
 
     assert all(f"Token Test {token.prefix}…" in page for page in pages)
-    assert ["Removed 3 days from now , if nothing more is asked here" in page for page in pages] == [False, True]
+    assert ["Removed 3 days from now" in page for page in pages] == [False, True]
     assert "Token" not in text_of(as_bob.get(page_of(make_session(bob))).content)
 
 
@@ -219,8 +219,8 @@ def test_in_front_of_a_message_stand_the_earlier_turns_where_there_are_any(as_bo
 
     pages = [text_of(as_bob.get(turn_url(turn, "request/")).content) for turn in (first, second)]
 
-    assert "None: the message begins the conversation." in pages[0]
-    assert "This session's stored turns stand in front of the message." in pages[1]
+    assert "the message begins the conversation" in pages[0]
+    assert "stored turns stand in front" in pages[1]
 
 
 def test_of_a_long_request_the_last_messages_are_shown(as_bob: Client, bob: Membership) -> None:

@@ -284,7 +284,7 @@ def test_a_failed_turn_says_why_and_offers_to_send_it_again(as_bob: Client, sess
 
     page = as_bob.get(page_of(session)).content
 
-    assert "Failed It broke. provider_error Send again" in text_of(page)
+    assert "It broke. provider_error Send again" in text_of(page)
 
 
 def test_sessions_of_others_are_missing_until_the_right_says_otherwise(

@@ -70,10 +70,9 @@ def test_each_client_has_its_page(as_bob: Client, key: str) -> None:
 
 @pytest.mark.usefixtures("targets")
 def test_a_toolkit_is_for_clients_of_mcp(as_bob: Client) -> None:
-    assert (
-        'claude mcp add --transport http toolhub-devops "http://testserver/mcp/toolkit/devops"'
-        in (blocks(shown(as_bob, "?to=toolkit/devops"))[0])
-    )
+    command = 'claude mcp add --transport http toolhub-devops "http://testserver/mcp/toolkit/devops"'
+
+    assert command in blocks(shown(as_bob, "?to=toolkit/devops"))[0]
     assert "everyday" in blocks(shown(as_bob, "?client=llm&to=toolkit/devops"))[2]
 
 

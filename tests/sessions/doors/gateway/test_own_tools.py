@@ -164,7 +164,7 @@ def test_a_client_that_never_brings_a_result_goes_on_without_it(gateway: Gateway
     go_on(gateway, {"role": "assistant", "content": "Both."}, {"role": "user", "content": "So?"}, X_Session_Id="chat-1")
     late = go_on(gateway, message, result(message, "rain"), X_Session_Id="chat-1")
 
-    assert "the client that runs this tool sent no result" in str(read(provider, 1)[3])
+    assert "sent no result" in str(read(provider, 1)[3])
     assert late.status_code == 200
     assert read(provider) == [("user", "Hello"), ("assistant", "Both."), ("tool", "rain")], "as the client sends it"
     assert [step.result for step in gateway.steps(gateway.turns()[0])][1] == ""

@@ -55,10 +55,9 @@ def test_a_client_hears_that_its_call_has_begun(origin: str, far: FarSide, bob: 
     result = ask(f"{origin}/mcp/desk", make_token(bob), with_progress, mode)
 
     assert (text_of(result), result.is_error) == ("heard", False)
-    assert [message for _, message in heard][:2] == [
-        "The call is on record, and waits for a worker.",
-        "The call has begun.",
-    ]
+    waits, begun = [message for _, message in heard][:2]
+    assert "waits for a worker" in str(waits)
+    assert begun == "The call has begun."
     assert [progress for progress, _ in heard] == sorted({progress for progress, _ in heard})
 
 

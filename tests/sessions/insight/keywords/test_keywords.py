@@ -107,10 +107,10 @@ def test_where_a_matched_category_sends_nothing_it_says_why(agent: Agent, alice:
 
     found = try_message(Subject(alice, agent, None), "Turn off the garden hose").categories
 
-    assert {each.name: each.why_none for each in found} == {
-        "ha": "ha_call_service: switched off in the catalogue",
-        "garden": "the agent has none of its tools",
-    }
+    why = {each.name: each.why_none for each in found}
+    assert sorted(why) == ["garden", "ha"]
+    assert why["ha"].startswith("ha_call_service: switched off")
+    assert why["garden"] == "the agent has none of its tools"
 
 
 def test_a_message_is_tried_for_somebody_else_with_the_right_roles_alone(
@@ -199,7 +199,7 @@ def test_without_script_a_form_of_its_own_saves_and_leads_back_to_the_row(agent:
     answer = as_alice.post(path, {"keywords": ""})
 
     assert (answer.status_code, answer["Location"]) == (302, f"{PAGE}#keywords-ha")
-    assert "No keyword: only the ranking finds its tools." in shown(as_alice)
+    assert "only the ranking finds its tools" in shown(as_alice)
 
 
 def test_too_many_or_too_long_keywords_are_refused_beside_the_field(agent: Agent, as_alice: Client) -> None:
@@ -256,8 +256,8 @@ def test_misses_and_misfires_are_listed_with_the_turns_that_the_reader_may_see(
 
     hers, his = shown(as_alice), shown(as_bob)
 
-    assert "“job” matched, and none of its tools was called." in hers
-    assert "It was left out, and the model found it with search_tools." in hers
+    assert "“job” matched" in hers
+    assert "found it with search_tools" in hers
     assert ("Alice wrote other" in his, "Bob wrote stamp_00" in his) == (False, True)
     assert "In a session of somebody else" in his
     assert "“job” 1" in hers, "counted in the table"

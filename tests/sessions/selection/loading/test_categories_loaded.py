@@ -285,7 +285,7 @@ def test_zk_17_zk_18_zk_19_there_is_one_tool_that_takes_a_categorys_name(
     (function,) = (
         each["function"] for each in provider.requests[0]["tools"] if each["function"]["name"] == "load_tool_category"
     )
-    assert function["description"] == "Load a whole category of tools by its name."
+    assert function["description"].startswith("Load a whole category")
     assert list(function["parameters"]["properties"]) == ["category"]
     assert function["parameters"]["properties"]["category"]["type"] == "string"
     assert function["parameters"]["required"] == ["category"]
@@ -335,10 +335,12 @@ def test_zk_20_zk_22_the_result_is_a_json_string_that_says_success(
 
     (step,) = tool_steps_of(run(alices))
 
-    assert json.loads(step.result_sent) == {
+    told = json.loads(step.result_sent)
+    message = told.pop("message")
+    assert message.startswith("Category 'knowledge_graph' will be")
+    assert told == {
         "success": True,
         "loaded_category": "knowledge_graph",
-        "message": "Category 'knowledge_graph' will be available on the next request in this session.",
         "tools": GRAPH,
         "takes_effect": "next_request",
     }
@@ -375,10 +377,8 @@ def test_zk_22_a_category_of_which_the_member_may_use_nothing_is_a_failure(
 
     (told,) = ask(alices, provider, load("predictions"))
 
-    assert (told["success"], told["error"]) == (
-        False,
-        "Access denied: this member may use none of the tools of predictions.",
-    )
+    assert told["success"] is False
+    assert "none of the tools of predictions" in told["error"]
     assert loads_of(alices) == []
 
 
@@ -394,11 +394,10 @@ def test_zk_23_zk_30_zk_40_without_the_right_a_call_all_the_same_is_denied(
 
     (told,) = ask(bobs, provider, load("knowledge_graph"))
 
-    assert told == {
-        "success": False,
-        "error": "Access denied: it needs the admin right load_categories.",
-        "denied_tool": "load_tool_category",
-    }
+    error = told.pop("error")
+    assert error.startswith("Access denied: ")
+    assert "load_categories" in error
+    assert told == {"success": False, "denied_tool": "load_tool_category"}
     assert loads_of(bobs) == []
 
 
@@ -444,11 +443,11 @@ def test_zk_23_a_right_for_one_category_opens_that_one_only(
 
     assert [each["name"] for each in listed["categories"]] == ["predictions"]
     assert loaded["success"] is True
-    assert refused == {
-        "success": False,
-        "error": "Access denied: the admin right load_categories is needed for knowledge_graph.",
-        "denied_tool": "load_tool_category",
-    }
+    error = refused.pop("error")
+    assert error.startswith("Access denied: ")
+    assert "load_categories" in error
+    assert error.endswith("knowledge_graph.")
+    assert refused == {"success": False, "denied_tool": "load_tool_category"}
     assert loads_of(bobs) == [("predictions", "model", "")]
 
 
@@ -535,7 +534,8 @@ def test_zk_29_who_may_load_the_category_is_told_how(alices: ChatSession, provid
     (told,) = ask(alices, provider, call("kg_search", {"query": "x"}))
 
     assert (told["success"], told["category"]) == (False, "knowledge_graph")
-    assert told["error"] == ("kg_search is not loaded. Call load_tool_category with category knowledge_graph first.")
+    assert told["error"].startswith("kg_search is not loaded.")
+    assert "load_tool_category" in told["error"]
 
 
 def test_zk_29_a_meta_tool_that_is_not_sent_is_no_matter_of_loading(
@@ -555,11 +555,9 @@ def test_zk_30_a_tool_that_the_member_may_not_use_is_denied_by_name(
 
     (told,) = ask(bobs, provider, call("calculator", {"expression": "1+1"}))
 
-    assert told == {
-        "success": False,
-        "error": "Access denied: denied by a grant of this member.",
-        "denied_tool": "calculator",
-    }
+    error = told.pop("error")
+    assert error.startswith("Access denied: denied by a grant")
+    assert told == {"success": False, "denied_tool": "calculator"}
 
 
 def test_zk_31_one_who_has_left_has_no_permissions(alices: ChatSession, alice: Membership) -> None:
@@ -681,12 +679,9 @@ def test_zk_46_a_category_can_be_unloaded(alices: ChatSession, provider: Scripte
 
     (told,) = ask(alices, provider, call("unload_tools", {"toolkit": "predictions"}))
 
-    assert told == {
-        "status": "unloaded",
-        "toolkit": "predictions",
-        "message": "Category 'predictions' will no longer be available on the next request in this session.",
-        "takes_effect": "next_request",
-    }
+    message = told.pop("message")
+    assert message.startswith("Category 'predictions' will no longer")
+    assert told == {"status": "unloaded", "toolkit": "predictions", "takes_effect": "next_request"}
     assert carried_next(alices, provider) == AT_FIRST
     assert loads_of(alices) == [("predictions", "model", "unloaded")]
 

