@@ -281,7 +281,7 @@ def test_no_text_from_outside_is_loaded_by_anything_else() -> None:
     assert direct_uses() - {*ALLOWED} == frozenset()
 
 
-def test_what_is_allowed_is_still_there() -> None:
+def test_each_allowed_use_of_json_still_exists() -> None:
     assert {*ALLOWED} - direct_uses() == set()
 
 

@@ -39,7 +39,7 @@ def cache_of(valkey: Valkey) -> Any:
     return CacheHandler({"default": place})["default"]
 
 
-def test_what_allauth_keeps_comes_back(valkey: Valkey) -> None:
+def test_values_that_allauth_caches_are_read_back(valkey: Valkey) -> None:
     cache = cache_of(valkey)
 
     for value in ([1763809793.25, 1.5], True, "y", 7, None, {"a": [1]}):

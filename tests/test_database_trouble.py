@@ -58,7 +58,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("error", TROUBLE, ids=str)
-def test_what_passes_is_trouble(error: Exception) -> None:
+def test_transient_errors_count_as_database_trouble(error: Exception) -> None:
     assert is_database_trouble(error)
 
 

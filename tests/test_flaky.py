@@ -44,7 +44,7 @@ def run(folder: Path, **tests: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_what_fails_and_passes_alone_is_named_at_the_end_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_test_that_passes_alone_is_named_as_flaky(tmp_path: Path) -> None:
     ran = run(tmp_path, good=GOOD, once=ONCE)
 
     assert ran.returncode == 0, ran.stdout

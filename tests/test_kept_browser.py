@@ -71,7 +71,7 @@ def sign_out_elsewhere(page: Page, *, whole: bool) -> None:
 # -- Tools off in a session -------------------------------------------------------------------------------------------
 
 
-def test_the_bolt_stays_over_messages_and_reloads_and_keeps_what_was_typed(page: Page, chat: str) -> None:
+def test_the_tools_switch_stays_over_messages_and_reloads_and_keeps_typed_text(page: Page, chat: str) -> None:
     bolt = page.get_by_role("button", name="Tools in this session")
     assert bolt.get_attribute("aria-pressed") == "true"
     composer(page).fill(TEXT)

@@ -43,7 +43,7 @@ def written(folder: Path, **files: str) -> Path:
         ("def _said(a):\n    pass\n", "_said"),
     ],
 )
-def test_what_a_stranger_would_have_to_guess_is_found(tmp_path: Path, text: str, word: str) -> None:
+def test_vague_openings_and_names_are_found(tmp_path: Path, text: str, word: str) -> None:
     [found] = check(written(tmp_path, one=text))
 
     assert found.startswith("house/wing/one.py:")

@@ -122,7 +122,7 @@ def test_the_right_members_may_be_gone_when_the_roles_are_given(web: Role, bob: 
         assign_role(Role.objects.get(slug="everything"), [second], actor=fresh(bob))
 
 
-def test_whom_an_admin_invited_gets_more_from_who_has_the_right_roles(
+def test_a_holder_of_the_right_roles_gives_invited_members_more_than_the_own_tools(
     web: Role, alice: Membership, bob: Membership
 ) -> None:
     """What delegating `roles` means: others are given what the giver may not use."""
@@ -193,7 +193,7 @@ ROOMS = (".roles.", ".grant", ".invit", ".members.", ".resets.", ".move_tool", "
 
 
 @pytest.mark.parametrize(("access", "rights"), HELD, ids=str)
-def test_one_person_alone_gains_nothing_with_all_accounts_that_they_come_by(
+def test_a_person_gains_nothing_with_several_linked_accounts(
     in_acme: Organisation, access: Access, rights: tuple[Right, ...]
 ) -> None:
     """Writes about permission by the dice, each by one of the person's accounts; their links are used at once."""

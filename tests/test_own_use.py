@@ -135,7 +135,7 @@ def test_with_the_right_catalogue_a_forbidden_tool_is_not_moved_to_a_category_of
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_what_stays_the_same_for_oneself_is_moved_as_before(bob: Membership) -> None:
+def test_a_tool_can_be_moved_if_the_own_access_stays_the_same(bob: Membership) -> None:
     move_tool(Tool.objects.get(name="file_read"), "web", actor=give_right(bob, Right.CATALOGUE))
 
     assert Tool.objects.get(name="file_read").category.name == "web"
@@ -417,7 +417,7 @@ def test_every_write_of_the_table_is_guarded() -> None:
     assert {name for name in TABLE if name not in NOT_GUARDED} == guarded - {"toolhub.tenants.people.writes"}
 
 
-def test_without_what_reads_powers_nobody_writes(
+def test_writes_fail_while_powers_of_each_is_not_provided(
     monkeypatch: pytest.MonkeyPatch, alice: Membership, in_acme: Organisation
 ) -> None:
     monkeypatch.setattr(authority.powers_of_each, "_function", None)

@@ -97,7 +97,7 @@ def test_a_transaction_keeps_its_connection_to_its_end(pool: Any) -> None:
     assert Organisation.objects.get().name == "Acme"
 
 
-def test_what_is_done_behind_a_commit_holds_no_connection(pool: Any) -> None:
+def test_functions_after_a_commit_hold_no_connection(pool: Any) -> None:
     seen: list[Any] = []
 
     def behind() -> None:
@@ -119,7 +119,7 @@ def test_a_thread_that_waits_for_another_leaves_it_the_only_connection(pool: Any
     assert in_another_thread(Organisation.objects.count) == 0
 
 
-def test_who_gets_none_in_time_is_refused_and_holds_nothing(pool: Any) -> None:
+def test_a_thread_without_a_connection_in_time_is_refused_and_holds_none(pool: Any) -> None:
     with transaction.atomic():
         Organisation.objects.count()
 

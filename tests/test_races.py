@@ -102,7 +102,7 @@ def waiting(acme: Organisation) -> ToolVersion:
     return ToolVersion.objects.get(tool=tool)
 
 
-def test_of_several_who_decide_one_version_one_does(waiting: ToolVersion, admins: list[Membership]) -> None:
+def test_a_version_is_decided_once_by_members_at_the_same_time(waiting: ToolVersion, admins: list[Membership]) -> None:
     def decide(actor: Membership, approve: bool) -> None:
         version = ToolVersion.objects.select_related("tool").get(pk=waiting.pk)
         decide_version(version, approve=approve, reason="No.", actor=actor)
@@ -158,7 +158,7 @@ def found(acme: Organisation, admins: list[Membership], monkeypatch: pytest.Monk
     return ToolImport.objects.get(pk=asked.pk)
 
 
-def test_of_several_who_accept_one_import_one_makes_its_tools(
+def test_an_import_accepted_by_several_at_once_creates_its_tools_once(
     acme: Organisation, found: ToolImport, admins: list[Membership]
 ) -> None:
     category = make_category(acme, "pets", is_core=False)
@@ -173,7 +173,9 @@ def test_of_several_who_accept_one_import_one_makes_its_tools(
     assert (ToolVersion.objects.count(), entries("import.accept")) == (2, 1)
 
 
-def test_of_accepting_and_dismissing_one_holds(acme: Organisation, found: ToolImport, admins: list[Membership]) -> None:
+def test_accepting_and_dismissing_at_once_leaves_one_result(
+    acme: Organisation, found: ToolImport, admins: list[Membership]
+) -> None:
     category = make_category(acme, "pets", is_core=False)
 
     at_once(

@@ -211,7 +211,7 @@ def test_a_connection_that_nobody_holds_any_more_gives_the_turn_back(database: D
     assert database.is_free
 
 
-def test_who_waits_too_long_is_refused_and_stands_in_nobodys_way(database: Database) -> None:
+def test_a_writer_that_waits_too_long_is_refused_and_blocks_nobody(database: Database) -> None:
     impatient = Database(database.file, timeout=0.05)
     database.begin()
     database.execute(INSERT, [1])

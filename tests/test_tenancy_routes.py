@@ -2146,7 +2146,7 @@ def test_no_address_takes_a_number_but_those_that_are_known() -> None:
 
 
 @pytest.mark.parametrize(("name", "number"), ALL_ASKS)
-def test_alice_gets_what_she_asks_for(world: TwoOrganisations, name: str, number: int) -> None:
+def test_alice_gets_an_answer_on_every_route(world: TwoOrganisations, name: str, number: int) -> None:
     """And keys stay inside: pages, their addresses and form values, REST answers and redirects hold none.
 
     What she reads holds the canary that Charlie must not read; else he would be searched for what is nowhere.
@@ -2319,7 +2319,7 @@ def test_another_members_chat_is_answered_like_a_missing_one(world: TwoOrganisat
 
 
 @pytest.mark.parametrize(("name", "number"), [each for each in ALL_ASKS if right_for(*each)])
-def test_what_asks_for_a_right_is_refused_without_it_and_given_with_it(
+def test_routes_with_a_right_are_refused_without_it_and_open_with_it(
     world: TwoOrganisations, name: str, number: int
 ) -> None:
     way = ROUTES[name].asks[number]

@@ -203,7 +203,7 @@ def test_each_kind_of_wait_is_found(body: str) -> None:
         "with transaction.atomic(): return around.later()",
     ],
 )
-def test_what_runs_later_or_elsewhere_is_no_wait(body: str) -> None:
+def test_code_that_runs_later_or_elsewhere_does_not_count_as_a_wait(body: str) -> None:
     assert waits_in_transactions(made_of(body)) == []
 
 

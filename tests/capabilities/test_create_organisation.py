@@ -53,7 +53,7 @@ def test_a_known_user_keeps_the_password_and_switches_between_the_two(client: Cl
         ("New", "new", "no address", "email"),
     ],
 )
-def test_what_cannot_be_is_said_and_nothing_is_made(
+def test_invalid_arguments_create_no_organisation(
     acme: Organisation, name: str, slug: str, admin: str, word: str
 ) -> None:
     with pytest.raises(CommandError, match=word):

@@ -526,7 +526,7 @@ def test_day_is_read(message: str, day: str) -> None:
 
 
 @pytest.mark.parametrize("message", ["31 February", "2026-13-45", "may I", "second", "version 1.2.3"])
-def test_what_is_no_day_is_not_read_as_one(message: str) -> None:
+def test_words_that_name_no_day_are_not_read_as_days(message: str) -> None:
     assert values.days(message, WEDNESDAY) == []
 
 

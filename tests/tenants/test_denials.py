@@ -80,7 +80,7 @@ def test_a_call_of_a_tool_that_the_member_may_not_use_is_on_record(bob: Membersh
     assert denied(bob) == [("bob@example.com", "tool", "tool calculator")]
 
 
-def test_what_is_missing_or_another_s_is_no_denial(charlie: Membership, bob: Membership) -> None:
+def test_a_missing_or_foreign_row_is_not_recorded_as_a_denial(charlie: Membership, bob: Membership) -> None:
     rest = Rest(charlie)
 
     assert rest.get("turns/00000000-0000-4000-8000-000000000000").status == 404

@@ -185,7 +185,7 @@ def test_a_queryset_built_without_a_scope_shows_no_organisation_all_rows(both: t
         assert Tool.objects.filter(is_enabled=True).count() == 2
 
 
-def test_an_empty_queryset_built_without_a_scope_stays_legal(acme: Organisation) -> None:
+def test_an_empty_queryset_needs_no_scope(acme: Organisation) -> None:
     assert list(Tool.objects.none()) == []
     assert not Tool.objects.none().exists()
 

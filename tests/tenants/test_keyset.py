@@ -63,7 +63,7 @@ def test_a_place_that_no_page_wrote_is_left_out(members: Keyset[Membership]) -> 
         assert names(members.page(before=place).rows) == EXPECTED
 
 
-def test_what_a_column_does_not_read_is_no_place(in_acme: Organisation) -> None:
+def test_a_cursor_with_values_of_the_wrong_type_is_invalid(in_acme: Organisation) -> None:
     rows = Keyset(Organisation.objects.all(), ("created_at", "-pk"))
 
     assert rows.rows_behind(sealed_place(["yesterday", "1"])) is None

@@ -266,7 +266,7 @@ def test_a_member_of_another_organisation_is_not_there(
 # -- Leaving ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_removed_gets_in_nowhere_and_their_chats_stay(
+def test_a_removed_member_gets_in_nowhere_and_the_chats_stay(
     alice: Membership, bob: Membership, in_acme: Organisation
 ) -> None:
     secret = make_token(bob)
@@ -289,7 +289,9 @@ def test_who_is_removed_gets_in_nowhere_and_their_chats_stay(
     assert entry.before == {"access": "member", "rights": ["members"]}
 
 
-def test_who_comes_back_begins_anew(alice: Membership, bob: Membership, in_acme: Organisation) -> None:
+def test_a_removed_member_who_returns_gets_a_new_membership(
+    alice: Membership, bob: Membership, in_acme: Organisation
+) -> None:
     secret = make_token(bob)
     remove_member(bob, actor=alice)
 

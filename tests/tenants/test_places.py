@@ -26,7 +26,7 @@ def test_nobody_reads_the_key_in_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "4711", "NDcxMQ", "é", "\x00", "a" * 100_000])
-def test_what_we_did_not_write_is_no_place(text: str) -> None:
+def test_a_cursor_that_was_not_sealed_here_is_invalid(text: str) -> None:
     assert opened_place(text, int) is None
 
 

@@ -83,7 +83,7 @@ def test_outside_of_every_scope_nothing_is_sent(bob: Membership) -> None:
         select.rows(turn=turn.pk)
 
 
-def test_an_update_gives_back_what_is_there_behind_it(bob: Membership) -> None:
+def test_an_update_returns_the_row_as_it_is_afterwards(bob: Membership) -> None:
     turn = turn_of(bob)
     update = Update(
         by_key,
@@ -158,7 +158,7 @@ def test_a_whole_row_is_stored_as_its_save_does(bob: Membership, charlie: Member
                 insert.add(other_row)
 
 
-def test_a_whole_row_leaves_to_the_database_what_its_statement_says(bob: Membership) -> None:
+def test_an_insert_of_a_whole_row_computes_its_expressions_in_the_database(bob: Membership) -> None:
     turn = turn_of(bob)
     seconds = Param("seconds", DurationField())
     with organisation_scope(bob.organisation):
@@ -171,7 +171,7 @@ def test_a_whole_row_leaves_to_the_database_what_its_statement_says(bob: Members
         assert abs((stored.deadline_at - stored.rang_at).total_seconds() - 60) < 1
 
 
-def test_what_is_not_bound_is_in_the_text(bob: Membership) -> None:
+def test_values_without_parameter_stand_in_the_text_of_a_statement(bob: Membership) -> None:
     session = make_session(bob, make_agent(bob.organisation))
     update = Update(lambda: ChatSession.objects.filter(pk=param(ChatSession, "id", "session")), {"deleted_at": Now()})
 

@@ -43,7 +43,7 @@ def test_a_client_is_its_first_product(said: str, shown: str) -> None:
     assert client_named_in(said) == shown
 
 
-def test_what_is_kept_is_short_printable_and_an_address() -> None:
+def test_the_last_use_of_a_token_is_stored_short_and_printable() -> None:
     use = token_use(user_agent="a/1", agent="toolkit/re\nsearch" + "x" * 200, address="203.0.113.9\n")
 
     assert use == TokenUse("a/1", ("toolkit/re search" + "x" * 200)[:MAX_AGENT], "")

@@ -94,7 +94,7 @@ def test_reason_and_expiry_of_a_grant_can_be_changed(alice: Membership, bob: Mem
         ({"expires_at": timezone.now() - timedelta(days=1)}, "expires_at", "invalid"),
     ],
 )
-def test_what_cannot_be_granted_is_not(
+def test_an_invalid_grant_is_not_created(
     alice: Membership, bob: Membership, fields: dict[str, Any], field: str, code: str
 ) -> None:
     with pytest.raises(ChangeRefused) as refused:
@@ -123,7 +123,7 @@ def lapses() -> list[tuple[str, str]]:
     return [(row.actor_label, row.target_label) for row in rows]
 
 
-def test_what_was_given_for_a_time_lapses_by_itself_and_once(
+def test_a_grant_with_an_end_expires_by_itself_and_once(
     alice: Membership, bob: Membership, tool: Tool, acme: Organisation
 ) -> None:
     later = timezone.now() + timedelta(hours=1)

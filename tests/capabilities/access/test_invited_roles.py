@@ -170,7 +170,7 @@ def test_roles_on_an_invitation_need_the_right_roles(bob: Membership, web: Role,
 # -- What changed meanwhile -------------------------------------------------------------------------------------------
 
 
-def test_what_the_inviter_could_not_give_any_more_is_left_out(giver: Membership, web: Role) -> None:
+def test_roles_that_the_inviter_may_no_longer_give_are_left_out(giver: Membership, web: Role) -> None:
     _, secret = invite("dana@example.com", Access.MEMBER, actor=giver, roles=["web"])
     RoleRule.objects.filter(role=web, effect="deny").delete()
     RoleMembership.objects.filter(membership=giver).delete()

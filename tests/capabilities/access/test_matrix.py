@@ -108,7 +108,7 @@ def test_a_stale_save_is_refused_with_the_preview_anew_and_loses_nothing(as_alic
     assert (again.status_code, rules_told_by(coder)) == (302, ["allow category web", "allow tool file_write"])
 
 
-def test_what_was_changed_after_the_preview_is_previewed(as_alice: Client, coder: Role) -> None:
+def test_a_form_that_changed_after_its_preview_is_previewed_again(as_alice: Client, coder: Role) -> None:
     stamp = stamp_in(as_alice.post(MATRIX, GAIN).content)
 
     answer = as_alice.post(MATRIX, GAIN | {"coder:t:file_read:": "deny", "stamp": stamp})
@@ -138,7 +138,9 @@ def test_changes_in_closed_categories_are_carried_along(as_alice: Client, coder:
         ({"coder:x:fetch:": "allow", "a:b": "c", "::::": ""}, "Nothing was changed."),
     ],
 )
-def test_what_cannot_be_is_said_and_changes_nothing(as_alice: Client, form: dict[str, str], complaint: str) -> None:
+def test_an_invalid_change_of_the_matrix_is_refused_and_changes_nothing(
+    as_alice: Client, form: dict[str, str], complaint: str
+) -> None:
     answer = as_alice.post(MATRIX, form)
 
     assert (answer.status_code, complaint in text_of(answer.content)) == (422, True)
@@ -160,7 +162,9 @@ def test_a_right_for_one_category_changes_its_cells_alone(client: Client, bob: M
 
 
 @pytest.mark.usefixtures("coder")
-def test_too_little_is_told_so_and_a_stranger_nothing(client: Client, bob: Membership, charlie: Membership) -> None:
+def test_the_matrix_gives_403_without_the_right_and_404_to_strangers(
+    client: Client, bob: Membership, charlie: Membership
+) -> None:
     for member, status in ((bob, 403), (charlie, 404)):
         client.force_login(member.user)
         assert client.get(MATRIX).status_code == status

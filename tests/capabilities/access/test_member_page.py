@@ -157,7 +157,7 @@ def test_a_deny_is_proposed_without_an_end_and_an_allow_for_some_hours(
     assert proposed == {"fetch": "never", "file_read": "8h"}
 
 
-def test_what_cannot_be_an_end_is_said(as_alice: Client, reader: Role, bob: Membership) -> None:
+def test_an_invalid_end_of_a_grant_is_refused(as_alice: Client, reader: Role, bob: Membership) -> None:
     for fields, complaint in (
         ({"until": "date"}, "Choose a date."),
         ({"until": "date", "until_date": "2001-01-01"}, "This date has passed."),
@@ -251,7 +251,9 @@ def test_nobody_changes_the_roles_of_who_ranks_higher(
     assert roles_of(alice) == set()
 
 
-def test_who_may_use_nothing_reads_so_and_can_ask(client: Client, reader: Role, acme: Organisation) -> None:
+def test_a_member_without_tools_is_shown_where_to_request_access(
+    client: Client, reader: Role, acme: Organisation
+) -> None:
     carol = make_member(acme, "carol")
     client.force_login(carol.user)
 

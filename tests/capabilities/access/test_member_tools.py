@@ -42,7 +42,7 @@ def tools(acme: Organisation, bob: Membership) -> None:
 
 
 @pytest.mark.usefixtures("tools")
-def test_one_sees_what_one_may_use_and_why(client: Client, bob: Membership) -> None:
+def test_a_member_sees_the_own_tools_with_the_reason_for_each(client: Client, bob: Membership) -> None:
     client.force_login(bob.user)
 
     allowed, every = (text_of(client.get(f"{address(bob)}{query}").content) for query in ("", "?show=all"))

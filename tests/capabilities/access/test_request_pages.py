@@ -90,7 +90,7 @@ def test_a_member_asks_and_the_request_stands_on_the_page(as_bob: Client) -> Non
         ({"until": "tonight", "zone": "Mars/Base"}, "This is no time zone."),
     ],
 )
-def test_what_cannot_be_asked_for_comes_back_with_what_was_said(
+def test_an_invalid_request_shows_the_form_again_with_its_error(
     as_bob: Client, acme: Organisation, fields: dict[str, str], complaint: str
 ) -> None:
     answer = as_bob.post(REQUESTS, posted(**fields))

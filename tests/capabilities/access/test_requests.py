@@ -93,7 +93,7 @@ def test_a_member_asks_and_it_is_on_record(bob: Membership, tool: Tool) -> None:
         ({"hours": 24 * 90 + 1}, "hours", "invalid"),
     ],
 )
-def test_what_cannot_be_asked_for_is_not(bob: Membership, fields: dict[str, Any], field: str, code: str) -> None:
+def test_an_invalid_request_is_not_created(bob: Membership, fields: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(ChangeRefused) as refused:
         ask(bob, **fields)
 
@@ -278,7 +278,9 @@ def test_nobody_takes_back_what_another_asked_for(alice: Membership, asked: Gran
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_several_who_decide_at_once_one_does(acme: Organisation, alice: Membership, asked: GrantRequest) -> None:
+def test_a_request_is_decided_once_by_administrators_at_the_same_time(
+    acme: Organisation, alice: Membership, asked: GrantRequest
+) -> None:
     deciders = [alice, *(make_member(acme, name, Access.ADMIN) for name in ("amy", "ada"))]
 
     def decide(actor: Membership) -> str:
@@ -371,7 +373,7 @@ def test_a_member_sees_own_requests_and_who_decides_those_of_the_categories(
         ({"tool": "missing", "reason": "x"}, (400, "unknown", "tool")),
     ],
 )
-def test_what_cannot_be_asked_for_over_rest_says_why(
+def test_an_invalid_request_over_rest_is_refused_with_its_code(
     bob: Membership, body: dict[str, Any], error: tuple[int, str, str]
 ) -> None:
     assert Rest(bob).post("grant-requests", body).error == error

@@ -85,7 +85,7 @@ def test_a_new_role_opens_nothing_unless_it_says_so(alice: Membership, in_acme: 
         (RoleContent("x", "X", rules=(WEB, Rule("deny", "web"))), "rules", "invalid"),
     ],
 )
-def test_what_cannot_be_a_role_changes_nothing(
+def test_an_invalid_role_changes_nothing(
     alice: Membership, acme: Organisation, content: RoleContent, field: str, code: str
 ) -> None:
     make_role(acme, alice)
@@ -120,7 +120,7 @@ def test_rules_are_replaced_and_those_that_stay_keep_their_row(alice: Membership
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_saving_what_is_there_writes_nothing_down(alice: Membership) -> None:
+def test_saving_a_role_unchanged_writes_no_audit_entry(alice: Membership) -> None:
     content = RoleContent("web", "Web", mode="listed", rules=(WEB, NO_POST))
     role = create_role(content, actor=alice)
     before = version()

@@ -77,7 +77,7 @@ def test_rest_tells_them_and_forgets_one(alice: Membership, bob: Membership, ref
     assert Rest(bob).get("tools/by_ids/refusals").json["results"] == []
 
 
-def test_what_another_version_was_refused_for_is_over(alice: Membership, refused: Tool) -> None:
+def test_a_refusal_of_an_earlier_version_is_not_listed(alice: Membership, refused: Tool) -> None:
     with organisation_scope(alice.organisation):
         Tool.objects.filter(pk=refused.pk).update(current_version=None)
 

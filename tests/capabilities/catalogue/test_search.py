@@ -188,7 +188,9 @@ def agent(tools: None, in_acme: Organisation) -> None:
 
 
 @pytest.mark.usefixtures("agent")
-def test_of_an_agent_the_tools_that_it_begins_with(alice: Membership, charlie: Membership, client: Client) -> None:
+def test_the_filter_by_agent_lists_the_tools_that_it_starts_with(
+    alice: Membership, charlie: Membership, client: Client
+) -> None:
     client.force_login(alice.user)
     page = client.get("/o/acme/tools/?agent=clerk").content.decode()
     listed = re.findall(r'<tr id="tool-.*?/tools/(\w+)/"', page, re.S)

@@ -92,7 +92,7 @@ def test_a_right_for_another_category_shows_nothing(client: Client, fetch: Tool,
     assert client.post("/o/acme/catalogue/switch/", {"names": ["fetch"], "enabled": "0"}).status_code == 403
 
 
-def test_a_stranger_learns_nothing(client: Client, fetch: Tool, charlie: Membership) -> None:
+def test_a_stranger_cannot_switch_a_tool(client: Client, fetch: Tool, charlie: Membership) -> None:
     client.force_login(charlie.user)
 
     assert client.post(SWITCH, {"enabled": "0"}).status_code == 404

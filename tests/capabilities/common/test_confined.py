@@ -175,7 +175,9 @@ def test_what_a_child_prints_is_cut(code: str) -> None:
 
 
 @pytest.mark.parametrize("printed", ["", "[1]", "{'result': 1}", '{"other": 1}', "[" * 1_000_000, '{"result": 1}x'])
-def test_what_is_no_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str) -> None:
+def test_a_child_that_prints_no_valid_answer_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str
+) -> None:
     child = tmp_path / "child.py"
     child.write_text(f"print({printed!r})")
     monkeypatch.setattr(confined, "CHILD", child)

@@ -32,7 +32,7 @@ JSON_VALUES = st.recursive(
         ("\uffff\u202e\u2028", "\uffff\u202e\u2028"),
     ],
 )
-def test_what_no_database_takes_is_replaced(text: str, stored: str) -> None:
+def test_characters_that_no_database_stores_are_replaced(text: str, stored: str) -> None:
     assert storable(text) == stored
 
 

@@ -216,7 +216,9 @@ SOME_TOOLS = st.lists(st.sampled_from(TOOLS), unique=True)
 
 @given(SOME_TOOLS, st.lists(RULES, max_size=3))
 @settings(max_examples=200, deadline=None)
-def test_what_comes_out_was_put_in_in_its_order_and_the_same_again(tools: list[Tool], rules: list[PolicyRules]) -> None:
+def test_filtered_tools_keep_their_order_and_filtering_again_changes_nothing(
+    tools: list[Tool], rules: list[PolicyRules]
+) -> None:
     layers = [PolicyLayer(str(number), each) for number, each in enumerate(rules)]
 
     found = filtered(tools, layers)

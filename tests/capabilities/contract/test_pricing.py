@@ -31,7 +31,7 @@ def test_each_part_of_a_call_has_its_own_price(use: PricedUse, dollars: str) -> 
     assert Decimal(PRICES.cost(use)) / 10**9 == Decimal(dollars)
 
 
-def test_what_has_no_price_of_its_own_costs_as_what_it_is_a_part_of() -> None:
+def test_tokens_without_a_price_of_their_own_cost_as_the_tokens_they_are_part_of() -> None:
     prices = Prices((Tier(Decimal(2), Decimal(8)),))
 
     assert prices.cost(PricedUse(100, 50, 50, 10, 10)) == prices.cost(PricedUse(100, output=10)) == 280_000

@@ -90,7 +90,7 @@ def resealed(change: Any) -> str:
     return sealed(content)
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_sealed_file_is_read_back() -> None:
     text = sealed(CONTENT)
 
     document = read_toolkit_file(text + "\n")

@@ -229,7 +229,7 @@ def test_nor_does_a_small_edit_that_is_not_breaking(
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_the_pieces_are_both_texts(before: str, after: str) -> None:
+def test_the_pieces_of_a_word_diff_make_up_both_texts(before: str, after: str) -> None:
     pieces = word_pieces(before, after)
 
     assert "".join(piece.text for piece in pieces if piece.side != "added") == before

@@ -87,7 +87,7 @@ def test_a_target_is_named_by_its_scope(rest: Rest, bob: Membership) -> None:
         ({"price": "5"}, (400, "unknown_field", "price")),
     ],
 )
-def test_what_cannot_be_names_its_field(rest: Rest, fields: dict[str, Any], error: tuple[int, str, str]) -> None:
+def test_a_refusal_names_the_invalid_field(rest: Rest, fields: dict[str, Any], error: tuple[int, str, str]) -> None:
     reply = rest.post("budgets", {"name": "n", "limit": "10", **fields})
 
     status, code, field = reply.error

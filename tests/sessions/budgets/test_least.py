@@ -31,7 +31,9 @@ def budget(organisation: Organisation, limit: int, **fields: Any) -> Budget:
     return make_budget(organisation, limit=limit, **fields)
 
 
-def test_it_is_told_of_the_agents_that_cannot_begin(agents: tuple[Agent, Agent], in_acme: Organisation) -> None:
+def test_a_budget_too_small_for_a_turn_names_the_agents_concerned(
+    agents: tuple[Agent, Agent], in_acme: Organisation
+) -> None:
     small, large = (least_of(agent, Measure.TOKENS, None) for agent in agents)
     assert 300 <= small < large
 
@@ -44,7 +46,7 @@ def test_it_is_told_of_the_agents_that_cannot_begin(agents: tuple[Agent, Agent],
 
 
 @pytest.mark.parametrize("fields", [{"is_hard": False}, {"is_enabled": False}, {"measure": Measure.TURNS}])
-def test_what_stops_no_turn_is_not_warned_of(
+def test_a_small_budget_that_stops_no_turn_gives_no_warning(
     agents: tuple[Agent, Agent], in_acme: Organisation, fields: dict[str, Any]
 ) -> None:
     assert warnings_of(budget(in_acme, 1, **fields), None) == []

@@ -117,7 +117,7 @@ def test_a_budget_is_for_a_role_a_member_an_agent_or_a_session(alice: Membership
         ({"is_per_member": True}, ("is_per_member", "invalid")),
     ],
 )
-def test_what_cannot_be_says_which_field(alice: Membership, fields: dict[str, Any], refused: tuple[str, str]) -> None:
+def test_a_refusal_names_the_invalid_field(alice: Membership, fields: dict[str, Any], refused: tuple[str, str]) -> None:
     assert refusal(alice, **fields) == refused
     assert not Budget.objects.exists()
 

@@ -156,7 +156,7 @@ def test_a_loss_is_told_as_one(alice: Membership) -> None:
         *(("tokens", by) for by in ("member", "model", "nonsense")),
     ],
 )
-def test_each_choice_draws_what_it_says(alice: Membership, show: str, by: str) -> None:
+def test_each_choice_of_chart_shows_its_figures(alice: Membership, show: str, by: str) -> None:
     used: dict[str, Any] = {"input_tokens": 100, "cached_tokens": 30, "cache_write_tokens": 20, "output_tokens": 40}
     more: dict[str, Any] = {
         "reasoning_tokens": 15,

@@ -217,7 +217,7 @@ def test_a_server_that_hangs_gives_way_when_the_worker_ends(alice: Membership) -
     assert now(server).failing_since is None
 
 
-def test_of_workers_at_once_one_reads_a_server(alice: Membership, url: str, script: Script) -> None:
+def test_a_server_is_claimed_once_by_workers_at_the_same_time(alice: Membership, url: str, script: Script) -> None:
     """Each of four readers sweeps at the same moment."""
     for number in range(3):
         due(make_server(alice, f"s-{number}", url=url))
@@ -327,9 +327,7 @@ def test_a_server_that_moved_or_is_off_is_not_listened_to_where_it_was(
     assert url not in [each.place[1] for each in listeners.heard.values()]
 
 
-def test_one_that_ends_by_itself_is_left_alone_for_a_while(
-    alice: Membership, url: str, watches: dict[str, Any]
-) -> None:
+def test_a_listener_that_ended_is_not_restarted_at_once(alice: Membership, url: str, watches: dict[str, Any]) -> None:
     server = make_server(alice, url=url)
     listens(server)
     listeners = Listeners("one")

@@ -148,7 +148,7 @@ def test_a_worker_that_takes_none_of_the_turns_that_wait_gives_no_sign() -> None
     assert not progress.is_stuck([])
 
 
-def test_a_thread_that_comes_back_from_the_queue_is_progress() -> None:
+def test_a_look_into_the_queue_counts_as_progress_of_the_worker() -> None:
     before = worker.progress.chose_at
 
     worker.take_turns()

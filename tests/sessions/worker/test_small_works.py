@@ -34,7 +34,7 @@ def test_one_organisation_has_half_of_the_places_and_all_have_a_fifth_of_the_thr
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_finds_no_place_stays_queued_and_others_go_on(
+def test_works_without_a_place_stay_queued_while_others_run(
     alice: Membership, charlie: Membership, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.WORKER_CONCURRENCY = 20

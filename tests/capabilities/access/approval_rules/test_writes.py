@@ -172,7 +172,7 @@ def test_below_admin_nobody_puts_a_rule_that_asks_less_in_front_of_one_that_take
         writes.create_rule(RuleContent("free", 50, when=AskWhen.NEVER), actor=alice)
 
 
-def test_what_a_rule_names_stays_while_the_rule_does(alice: Membership) -> None:
+def test_nothing_that_an_approval_rule_names_can_be_deleted(alice: Membership) -> None:
     acme = alice.organisation
     role, agent, toolkit = (
         make_role(acme, alice, slug="staff"),

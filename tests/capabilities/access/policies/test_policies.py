@@ -107,7 +107,7 @@ def test_a_policy_that_says_nothing_is_none(tools: Organisation, alice: Membersh
         (PolicyContent(deny=tuple(f"tool_{number}" for number in range(201))), "deny", "at most 200"),
     ],
 )
-def test_zs_35_what_cannot_be_is_refused(
+def test_zs_35_an_invalid_policy_is_refused(
     tools: Organisation, alice: Membership, content: PolicyContent, field: str, words: str
 ) -> None:
     PolicyProfile.objects.create(organisation=tools, name="rockets", patterns=["rocket"])
@@ -138,7 +138,7 @@ def test_zs_35_a_list_whose_last_tool_goes_becomes_a_warning(tools: Organisation
     assert found == [(f"Its allow-list {lost}",), (f"Its profile mine {lost}",)]
 
 
-def test_what_was_stored_malformed_lets_nothing_through_and_is_told(tools: Organisation) -> None:
+def test_a_malformed_stored_policy_lets_nothing_through_and_warns(tools: Organisation) -> None:
     Policy.objects.create(organisation=tools, allow="web_read")
 
     (found,) = policies_with_warnings(tools)
@@ -176,7 +176,7 @@ def test_zs_30_minimal_comes_with_the_service_and_is_exactly_the_seven(tools: Or
     assert (minimal.reads_only, minimal.is_shipped) == (True, True)
 
 
-def test_what_comes_with_the_service_stays_as_it_is(tools: Organisation, alice: Membership) -> None:
+def test_shipped_profiles_cannot_be_changed_or_deleted(tools: Organisation, alice: Membership) -> None:
     minimal = PolicyProfile.objects.get(name="minimal")
 
     with pytest.raises(ChangeRefused, match="comes with the service"):
@@ -292,7 +292,7 @@ def test_rest_reads_and_writes_policies(tools: Organisation, alice: Membership) 
     assert rest.get("policies/providers/nothing").status == 404
 
 
-def test_rest_tells_what_became_wrong(tools: Organisation, alice: Membership) -> None:
+def test_a_policy_over_rest_warns_of_patterns_that_match_no_tool(tools: Organisation, alice: Membership) -> None:
     save_policy(None, PolicyContent(allow=("web_read",)), actor=alice)
     Tool.objects.filter(name="web_read").update(name="page_read")
 
@@ -399,7 +399,7 @@ def test_a_profile_is_added_changed_and_removed(browser: Client, alice: Membersh
     assert not PolicyProfile.objects.filter(name="mine").exists()
 
 
-def test_home_and_the_list_tell_what_became_wrong(browser: Client, alice: Membership) -> None:
+def test_home_and_the_list_warn_of_patterns_that_match_no_tool(browser: Client, alice: Membership) -> None:
     save_policy(provider(), PolicyContent(allow=("web_read",)), actor=alice)
     assert "names no tool of the catalogue" not in browser.get("/o/acme/").content.decode()
 
@@ -446,7 +446,7 @@ def test_the_page_of_ten_thousand_tools_stays_below_200_kb(browser: Client, tool
 # -- Rule 12 of the house ---------------------------------------------------------------------------------------------
 
 
-def test_who_may_write_policies_widens_nothing_that_roles_do_not_open(
+def test_the_right_policies_opens_no_tool_that_roles_keep_closed(
     tools: Organisation, alice: Membership, bob: Membership
 ) -> None:
     """Bob, with the right, may loosen what an admin wrote: what he may use is decided by his roles all the same."""

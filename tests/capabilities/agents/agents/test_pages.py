@@ -54,7 +54,7 @@ def post(client: Client, session: ChatSession, **fields: str) -> Any:
 # -- Whom a message goes to -------------------------------------------------------------------------------------------
 
 
-def test_one_agent_is_no_choice(as_bob: Client, session: ChatSession) -> None:
+def test_a_session_with_one_agent_shows_no_choice_of_agents(as_bob: Client, session: ChatSession) -> None:
     assert b'name="agent"' not in as_bob.get(page_of(session)).content
 
 
@@ -174,7 +174,7 @@ def test_a_page_takes_the_same_queries_for_one_and_three_children(
         as_bob.get(page_of(session))
 
 
-def test_what_the_service_said_is_still_on_the_page(as_bob: Client, session: ChatSession) -> None:
+def test_a_notice_of_the_service_stays_on_the_page(as_bob: Client, session: ChatSession) -> None:
     with organisation_scope(session.organisation):
         Notice.objects.create(organisation=session.organisation, session=session, text="Stretch!")
 

@@ -80,7 +80,7 @@ def test_without_tools_in_the_content_the_stored_ones_stay(alice: Membership, mo
         ({"prompt": "x" * 100_001}, "prompt", "invalid"),
     ],
 )
-def test_what_cannot_be_an_agent_is_none(
+def test_an_invalid_agent_is_not_created(
     alice: Membership, model: LanguageModel, fields: dict[str, Any], field: str, code: str
 ) -> None:
     with pytest.raises(ChangeRefused) as refused:

@@ -126,7 +126,7 @@ def test_settings_are_stored_as_their_action_wants_them(
     assert page.status_code == 200
 
 
-def test_json_that_is_none_is_said_so(as_alice: Client) -> None:
+def test_malformed_json_in_a_hook_is_refused(as_alice: Client) -> None:
     form = FORM | {"settings.mode": "deep", "settings.values": "{timeout: 5"}
 
     assert "not valid JSON" in text_of(as_alice.post(f"{ACME}hooks/new/?action=merge_input", form).content)

@@ -84,7 +84,7 @@ def test_each_write_raises_the_registry_version(alice: Membership, acme: Organis
         ),
     ],
 )
-def test_what_is_not_there_is_unknown(rest: Rest, body: dict[str, Any], field: str) -> None:
+def test_a_hook_that_names_a_missing_row_is_unknown(rest: Rest, body: dict[str, Any], field: str) -> None:
     assert rest.post("hooks", FREEZE | body).error == (400, "unknown", field)
     assert Hook.objects.count() == 0
 

@@ -71,7 +71,7 @@ def test_an_agent_and_a_provider_have_their_own(rest: Rest, agent: Agent, path: 
         ({"colour": 1}, "colour", "There is no such field here."),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(rest: Rest, body: Any, field: str, message: str) -> None:
+def test_malformed_settings_are_refused_with_their_path(rest: Rest, body: Any, field: str, message: str) -> None:
     for method in ("PUT", "PATCH"):
         answer = rest.ask(method, ORGANISATION, json.dumps(body).encode())
 

@@ -140,7 +140,7 @@ def test_zs_22_what_is_out_of_range_is_kept_as_it_was_asked(alice: Membership) -
         ({"tools": {"a": {"timeout_sec": 1}, "A": {"timeout_sec": 2}}}, "tools.A", "The pattern is there twice"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(
+def test_malformed_settings_are_refused_with_their_path(
     alice: Membership, values: Any, field: str, message: str
 ) -> None:
     with pytest.raises(ChangeRefused, match=r".") as refused:

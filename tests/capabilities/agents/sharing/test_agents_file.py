@@ -184,7 +184,7 @@ def test_who_may_not_write_agents_applies_no_file(tmp_path: Path, alice: Members
 
 
 @pytest.mark.parametrize("text", ["", "{", "a: [", "\x00", "- a", "toolkits: &a [*a]"])
-def test_what_is_no_file_of_agents_is_refused(tmp_path: Path, alice: Membership, text: str) -> None:
+def test_a_file_that_holds_no_agents_is_refused(tmp_path: Path, alice: Membership, text: str) -> None:
     path = tmp_path / "agents.yaml"
     path.write_text(text)
 

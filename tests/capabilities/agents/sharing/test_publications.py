@@ -67,7 +67,7 @@ def test_a_copy_is_numbered_hashed_and_on_record(two: Toolkit, alice: Membership
     assert (entry.after["sha256"], entry.after["number"]) == (publication.sha256, 1)
 
 
-def test_the_next_number_is_of_what_changed(two: Toolkit, alice: Membership) -> None:
+def test_only_a_changed_toolkit_gets_the_next_number(two: Toolkit, alice: Membership) -> None:
     first = publish(two, alice)
     with pytest.raises(ChangeRefused, match="Number 1 says the same"):
         publish(two, alice)
@@ -109,7 +109,9 @@ def test_an_audience_is_one_of_two(two: Toolkit, alice: Membership) -> None:
         publish(two, alice, "everybody")
 
 
-def test_others_see_what_is_for_everyone_and_nothing_else(two: Toolkit, alice: Membership, charlie: Membership) -> None:
+def test_other_organisations_see_only_publications_for_everyone(
+    two: Toolkit, alice: Membership, charlie: Membership
+) -> None:
     publish(two, alice, ADDRESS)
     assert seen_by(charlie) == []
     assert seen_by(alice) == ["two 1 of Acme"]

@@ -128,7 +128,7 @@ def test_a_toolkit_is_exported_with_its_tools_in_force(exported: Exported) -> No
     assert document["sha256"] == exported.sha256
 
 
-def test_what_is_not_in_force_stays_at_home_and_the_file_says_why(exported: Exported) -> None:
+def test_tools_not_in_force_are_left_out_of_the_file_with_the_reason(exported: Exported) -> None:
     why = dict(exported.left_out)
     assert sorted(why) == ["kept", "leaky", "off"]
     assert "switched off" in why["off"]
@@ -570,7 +570,7 @@ def test_who_may_not_approve_signs_no_tool_in_force(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "no json", "x" * 1_000])
-def test_what_is_no_file_fails_in_words(text: str, ready: Organisation, charlie: Membership) -> None:
+def test_a_malformed_toolkit_file_fails_with_a_message(text: str, ready: Organisation, charlie: Membership) -> None:
     with organisation_scope(ready):
         if not text:
             with pytest.raises(ChangeRefused, match="Choose the file"):
@@ -659,7 +659,7 @@ def test_hidden_characters_are_said_and_not_sent(exported: Exported, ready: Orga
     assert (version.description, version.instructions) == ("Does rates.", "First call price.")
 
 
-def test_what_says_that_it_only_reads_and_does_not_is_said(
+def test_a_tool_declared_read_only_that_deletes_gets_a_warning(
     exported: Exported, ready: Organisation, charlie: Membership
 ) -> None:
     def change(document: dict[str, Any]) -> None:

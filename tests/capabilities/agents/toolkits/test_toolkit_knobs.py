@@ -49,7 +49,9 @@ def test_they_are_stored_on_record_and_in_force(builder: Membership) -> None:
 
 
 @pytest.mark.parametrize("knobs", [{"ask": "off"}, {"in_untrusted": "allow"}, {"untrusted_output": False}])
-def test_what_decides_what_a_call_may_do_needs_policies_too(builder: Membership, knobs: dict[str, Any]) -> None:
+def test_knobs_that_decide_what_a_call_may_do_need_the_right_policies(
+    builder: Membership, knobs: dict[str, Any]
+) -> None:
     with pytest.raises(ChangeRefused, match="needs the admin right policies too") as refused:
         create_toolkit(content(**knobs), actor=builder)
 
@@ -59,7 +61,7 @@ def test_what_decides_what_a_call_may_do_needs_policies_too(builder: Membership,
 
 
 @pytest.mark.parametrize("wanted", [content(), content(ask="off"), ToolkitContent("kit")])
-def test_bob_neither_loosens_nor_drops_what_alice_set(
+def test_bob_can_neither_loosen_nor_drop_knobs_that_alice_set(
     builder: Membership, alice: Membership, wanted: ToolkitContent
 ) -> None:
     kit = create_toolkit(content(ask="always"), actor=alice)

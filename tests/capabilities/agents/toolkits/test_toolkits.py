@@ -119,7 +119,7 @@ REFUSED = [
 
 @pytest.mark.usefixtures("tools", "in_acme")
 @pytest.mark.parametrize(("content", "field", "code"), REFUSED)
-def test_what_cannot_be_a_toolkit_is_none(alice: Membership, content: ToolkitContent, field: str, code: str) -> None:
+def test_an_invalid_toolkit_is_not_created(alice: Membership, content: ToolkitContent, field: str, code: str) -> None:
     create_toolkit(bundle("taken"), actor=alice)
 
     with pytest.raises(ChangeRefused) as refused:
@@ -179,7 +179,7 @@ def test_mr_34_every_tool_and_category_exists_in_this_organisation(alice: Member
 
 
 @pytest.mark.usefixtures("tools", "in_acme")
-def test_a_toolkit_that_agents_may_load_stays_and_one_that_none_may_goes(alice: Membership) -> None:
+def test_only_a_toolkit_that_no_agent_may_load_can_be_deleted(alice: Membership) -> None:
     toolkit = create_toolkit(bundle("ops", "docker"), actor=alice)
     agent = loader(alice, allowed_toolkits=("ops",))
 

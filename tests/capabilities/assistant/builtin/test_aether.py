@@ -172,7 +172,7 @@ def test_a_disabled_entry_is_hidden_everywhere_and_stays_stored(as_alice: Call) 
         ("ae_journal_entry_disable", {"number": 1}, "There is no journal entry 1"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

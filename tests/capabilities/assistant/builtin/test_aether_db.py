@@ -137,7 +137,9 @@ def test_a_view_is_shown(context: ToolContext, either: Values) -> None:
 
 
 @pytest.mark.parametrize(("name", "argument"), [("ae_db_describe", "table"), ("ae_db_show_view", "view")])
-def test_what_is_not_there_is_told_with_what_is(context: ToolContext, either: Values, name: str, argument: str) -> None:
+def test_a_missing_table_is_answered_with_those_there_are(
+    context: ToolContext, either: Values, name: str, argument: str
+) -> None:
     told = refused(context, name, either, {argument: "x'; DROP TABLE shop --"})
 
     assert told.startswith(f"There is no {argument} x'; DROP TABLE shop --; there is cheap")
@@ -539,7 +541,7 @@ def test_an_address_is_checked_before_anything_is_sent(refusal: Callable[..., st
     assert refusal({"url": url}, "SELECT 1").startswith(sentence)
 
 
-def test_without_the_extra_one_sentence_is_told(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_postgres_extra_is_reported(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_postgres, "psycopg", None)
 
     assert "without its postgres extra" in refusal({"url": "postgres://u@127.0.0.1/x"}, "SELECT 1")
@@ -562,7 +564,7 @@ def test_every_tool_of_the_category_only_reads() -> None:
     }
 
 
-def test_a_server_that_never_answers_is_left_in_time(context: ToolContext, refusal: Callable[..., str]) -> None:
+def test_a_database_that_never_answers_ends_at_its_timeout(context: ToolContext, refusal: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         started = time.monotonic()

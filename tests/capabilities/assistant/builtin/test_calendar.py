@@ -234,7 +234,7 @@ def test_an_event_is_removed(as_alice: Call) -> None:
         ("calendar_remove", {"number": 9}, "There is no event 9"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

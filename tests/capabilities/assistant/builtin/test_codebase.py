@@ -171,7 +171,7 @@ def test_uses_of_a_name_are_whole_words_and_tell_the_declaration(call: Call, sou
         ("code_references", {"name": "a b"}, "name: String should match"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     call: Call, source: Path, name: str, arguments: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

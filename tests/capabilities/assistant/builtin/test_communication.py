@@ -62,7 +62,7 @@ def test_a_full_name_is_enough_where_the_first_one_is_not(as_alice: Call, acme: 
 
 
 @pytest.mark.parametrize("to", ["charlie@example.com", "Charlie", "nobody"])
-def test_who_is_no_member_here_does_not_exist(as_alice: Call, charlie: Membership, to: str) -> None:
+def test_a_message_to_a_stranger_is_refused_as_unknown(as_alice: Call, charlie: Membership, to: str) -> None:
     with pytest.raises(ToolError, match=f"^There is no member {to} in this organisation.$"):
         as_alice("message_send", to=to, text="x")
 
@@ -85,7 +85,7 @@ def test_a_message_stays_when_its_sender_has_left(
 
 
 @pytest.mark.parametrize(("to", "text", "sentence"), [(" ", "x", "Say to whom"), ("bob", " ", "The message is empty")])
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, bob: Membership, to: str, text: str, sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

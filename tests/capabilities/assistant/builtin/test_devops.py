@@ -392,7 +392,7 @@ def test_failures_of_lambda_are_sentences(context: ToolContext, cloud: Lambda) -
     check_credential_stays(context, cloud, "aws_lambda", values(cloud), {"action": "invoke", "function": "resize"})
 
 
-def test_what_may_write_is_never_repeated() -> None:
+def test_devops_tools_that_write_never_run_again_after_a_crash() -> None:
     tools = [tool for tool in registry.tools.values() if tool.category == devops.CATEGORY.name]
 
     assert {(tool.name, tool.effect, tool.on_crash) for tool in tools} == {

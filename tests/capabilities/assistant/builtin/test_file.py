@@ -133,7 +133,7 @@ def test_files_are_listed(call: Call, workspace: Path, arguments: dict[str, Any]
     assert [entry["path"] for entry in call("file_list", **arguments)["entries"]] == paths
 
 
-def test_an_entry_says_what_it_is(call: Call, workspace: Path) -> None:
+def test_file_list_names_the_type_of_each_entry(call: Call, workspace: Path) -> None:
     (workspace / "folder").mkdir()
     (workspace / "text").write_text("abc")
     os.mkfifo(workspace / "pipe")

@@ -85,7 +85,7 @@ def test_a_recipe_saved_again_is_replaced(as_alice: Call) -> None:
         ("recipe_read", {"name": "x"}, "There is no recipe x: recipe_search shows them"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

@@ -366,7 +366,7 @@ def test_no_way_leads_to_another_repositorys_objects(call: Call, repo: Path, for
         ("git_diff", {"base": "HEAD", "target": "HEAD", "staged": True}, "leave target out"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     call: Call, repo: Path, name: str, arguments: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):
@@ -383,7 +383,7 @@ def test_a_damaged_repository_is_answered_with_a_sentence(call: Call, repo: Path
         call("git_status", repository="project")
 
 
-def test_without_the_binary_that_is_said(call: Call, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_git_binary_is_reported(call: Call, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
 
     with pytest.raises(ToolError, match=r"^git is not installed on this server\.$"):

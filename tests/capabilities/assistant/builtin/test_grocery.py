@@ -78,7 +78,7 @@ def test_a_thing_put_there_at_the_same_moment_is_added_to(as_alice: Call, monkey
         ("grocery_remove", {"numbers": [-1]}, "There is no item -1"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

@@ -123,7 +123,7 @@ def test_an_entity_goes_with_its_relations(as_alice: Call) -> None:
     }
 
 
-def test_one_relation_is_removed(as_alice: Call) -> None:
+def test_kg_remove_removes_one_of_several_relations(as_alice: Call) -> None:
     relate(as_alice, ("a", "1", "b"), ("a", "2", "b"))
 
     assert as_alice("kg_remove", name="a", label="1", target="b") == {"removed": ["a", "1", "b"]}
@@ -142,7 +142,7 @@ def test_one_relation_is_removed(as_alice: Call) -> None:
         ("kg_remove", {"name": "known", "label": "x", "target": "known"}, "There is no such relation"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     as_alice("kg_add_entity", name="known")

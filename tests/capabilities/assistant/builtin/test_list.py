@@ -73,7 +73,7 @@ def test_a_whole_list_is_removed(as_alice: Call) -> None:
         ("list_remove", {"numbers": [1], "name": "Packing"}, "Give either numbers of items, or the name"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     pack(as_alice)

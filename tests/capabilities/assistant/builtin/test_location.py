@@ -81,7 +81,7 @@ def test_a_place_is_removed(as_alice: Call) -> None:
         ("location_remove", {"name": "Rome"}, "There is no place Rome"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ToolError, match=sentence):

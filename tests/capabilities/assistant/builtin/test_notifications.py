@@ -67,7 +67,7 @@ def test_a_mail_goes_encrypted(context: ToolContext, trusted: Path, security: st
     assert len(server.mails) == 1
 
 
-def test_nothing_is_said_to_a_server_with_a_foreign_certificate(context: ToolContext, tmp_path: Path) -> None:
+def test_no_mail_is_sent_to_a_server_with_a_foreign_certificate(context: ToolContext, tmp_path: Path) -> None:
     with MailServer(make_certificate(tmp_path)) as server:
         values = smtp(server, security="starttls", user=server.user, password=server.password)
 
@@ -310,7 +310,7 @@ def test_cx_23_web_push_names_what_a_push_service_said(
     assert sentence.endswith("answered with status 413.")
 
 
-def test_what_is_sent_is_never_repeated() -> None:
+def test_tools_that_send_never_run_again_after_a_crash() -> None:
     sending = ("email_send", "nc_talk_send", "web_push", "http_post", "ha_call_service")
 
     assert {(registry.tools[name].effect, registry.tools[name].on_crash) for name in sending} == {("external", "never")}

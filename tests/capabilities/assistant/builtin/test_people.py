@@ -62,7 +62,7 @@ def test_birthdays_come_the_next_first(as_alice: Call) -> None:
 @pytest.mark.parametrize(
     ("today", "days"), [(date(2027, 2, 27), 1), (date(2027, 2, 28), 0), (date(2028, 2, 28), 1), (date(2027, 3, 1), 365)]
 )
-def test_who_was_born_on_29_february_has_a_birthday_every_year(today: date, days: int) -> None:
+def test_a_birthday_on_29_february_comes_every_year(today: date, days: int) -> None:
     assert people.days_to_birthday(Person(birth_month=2, birth_day=29), today) == days
 
 
@@ -103,7 +103,7 @@ def test_a_person_is_removed(as_alice: Call) -> None:
         ("people_remove", {"number": 7}, "There is no person 7"),
     ],
 )
-def test_what_cannot_be_is_answered_with_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     as_alice: Call, name: str, arguments: dict[str, object], sentence: str
 ) -> None:
     as_alice("people_add", name="Ada")

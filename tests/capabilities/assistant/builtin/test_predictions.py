@@ -150,9 +150,7 @@ def test_a_day_that_cannot_be_predicted_is_refused(as_alice: Call, on: str, sent
         ({"name": "a", "points": [{"value": 1, "at": "?"}]}, "'?' is not a date".replace("?", r"\?")),
     ],
 )
-def test_what_cannot_be_recorded_is_answered_with_a_sentence(
-    as_alice: Call, arguments: dict[str, Any], sentence: str
-) -> None:
+def test_an_invalid_value_of_a_series_is_refused(as_alice: Call, arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ToolError, match=sentence):
         as_alice("series_record", **arguments)
 

@@ -118,7 +118,7 @@ def test_coordinates_are_on_earth(context: ToolContext, meteo: OpenMeteo, argume
     assert meteo.asked == []
 
 
-def test_a_key_is_sent_and_a_wrong_one_told(context: ToolContext, meteo: OpenMeteo) -> None:
+def test_an_api_key_is_sent_and_a_missing_one_reported(context: ToolContext, meteo: OpenMeteo) -> None:
     meteo.key = "k"
 
     found = call_with(context, "weather_forecast", values(meteo) | {"api_key": "k"}, {"place": "Paris", "days": 1})

@@ -390,7 +390,7 @@ def test_a_name_stands_once(alice: Membership) -> None:
 
 
 @pytest.mark.usefixtures("in_acme")
-def test_what_is_full_says_so(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_list_refuses_more_with_a_conflict(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capabilities.assistant.records.writes.notebook.MEMORIES", 1)
     rest = Rest(alice)
     rest.post("data/memories", {"text": "one"})

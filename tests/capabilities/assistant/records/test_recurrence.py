@@ -81,7 +81,7 @@ def test_a_start_keeps_its_fraction_of_a_second() -> None:
 
 
 @given(moments, st.sampled_from(["none", "daily", "weekly", "monthly", "yearly"]), moments, st.integers(0, 1500))
-def test_a_part_of_the_starts_is_that_part_of_all_of_them(
+def test_starts_in_a_span_are_those_of_the_whole_series(
     first: datetime, repeat: str, after: datetime, days: int
 ) -> None:
     after = min(after, first + timedelta(days=4000))

@@ -68,7 +68,7 @@ def accept(tool_import: ToolImport, category: Category | None, actor: Membership
     return accept_imported(import_rows(tool_import), category, actor=actor, **fields)
 
 
-def test_what_is_found_waits_and_is_no_tool(alice: Membership, read: Read) -> None:
+def test_found_definitions_wait_for_review_and_create_no_tool(alice: Membership, read: Read) -> None:
     tool_import = read(alice, pet("listPets"), pet("addPet", effect="external"))
 
     assert tool_import.status == ImportStatus.REVIEW
@@ -168,7 +168,7 @@ def test_names_are_the_same_at_each_reading(alice: Membership, read: Read) -> No
     assert max(map(len, names[0])) <= 64
 
 
-def test_read_again_it_says_what_is_new_changed_the_same_and_gone(
+def test_a_second_import_marks_definitions_new_changed_unchanged_and_gone(
     alice: Membership, read: Read, pets: Category
 ) -> None:
     accept(read(alice, pet("a"), pet("b"), pet("c")), pets, alice)
@@ -189,7 +189,7 @@ def test_read_again_it_says_what_is_new_changed_the_same_and_gone(
     assert ToolVersion.objects.get(tool__name="b", number=1).status == VersionStatus.RETIRED
 
 
-def test_what_people_set_beside_stays_with_the_next_version(alice: Membership, read: Read, pets: Category) -> None:
+def test_instructions_stay_with_the_next_imported_version(alice: Membership, read: Read, pets: Category) -> None:
     accept(read(alice, pet("a")), pets, alice)
     set_instructions(Tool.objects.get(), "Only for cats.", actor=alice)
 
@@ -269,7 +269,7 @@ def test_s50_a_description_that_speaks_of_other_tools_is_flagged(alice: Membersh
         ),
     ],
 )
-def test_what_cannot_become_a_tool_says_why_and_stops_no_other(
+def test_a_definition_that_cannot_become_a_tool_stops_no_other(
     alice: Membership, read: Read, pets: Category, found: FoundTool, reason: str
 ) -> None:
     tool_import = read(alice, found, pet("b"))
@@ -281,7 +281,7 @@ def test_what_cannot_become_a_tool_says_why_and_stops_no_other(
     assert list(accepted.created) == ["b"]
 
 
-def test_one_whose_request_cannot_be_made_stops_no_other(alice: Membership, read: Read, pets: Category) -> None:
+def test_a_definition_without_a_possible_request_stops_no_other(alice: Membership, read: Read, pets: Category) -> None:
     request = {"method": "GET", "arguments": {}}
     tool_import = read(
         alice,
@@ -641,7 +641,7 @@ def test_rule_12_a_version_that_an_operator_accepts_is_not_in_force_for_the_oper
     assert ToolVersion.objects.get(number=2).status == VersionStatus.PENDING
 
 
-def test_who_lost_the_right_meanwhile_gets_nothing_read(alice: Membership, offer: Callable[..., None]) -> None:
+def test_an_import_is_not_read_for_a_member_who_lost_the_right(alice: Membership, offer: Callable[..., None]) -> None:
     offer(pet("a"))
     bob = make_member(alice.organisation, "bob", Access.OPERATOR)
     tool_import = start_import(ImportSource.OPENAPI, actor=bob, document=DOCUMENT)
@@ -689,7 +689,7 @@ def test_charlie_sees_nothing_and_collides_with_nothing(alice: Membership, read:
 # -- By a worker ------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_read_once(alice: Membership, offer: Callable[..., None]) -> None:
+def test_an_import_is_read_once(alice: Membership, offer: Callable[..., None]) -> None:
     offer(pet("a"))
     tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
 
@@ -729,7 +729,7 @@ def test_a_reader_that_falls_over_fails_the_import_in_a_sentence(
 
 
 @pytest.mark.parametrize(("status", "reason"), [("queued", runs.NOT_TAKEN), ("running", runs.NO_RESULT)])
-def test_the_sweep_ends_what_nobody_will(alice: Membership, status: str, reason: str) -> None:
+def test_the_sweep_fails_imports_past_their_deadline(alice: Membership, status: str, reason: str) -> None:
     tool_import = start_import(ImportSource.OPENAPI, actor=alice, document=DOCUMENT)
     past = timezone.now() - timedelta(seconds=1)
     ToolImport.objects.update(status=status, deadline_at=past)
@@ -794,7 +794,7 @@ def test_a_document_goes_the_whole_way_from_its_text_to_the_review(alice: Member
     assert [row.name for row in import_rows(tool_import)] == ["trains"]
 
 
-def test_what_cannot_be_stored_fails_the_import_too(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_cannot_be_stored_fails_the_import(alice: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     def strange(_: ToolImport) -> Any:
         return ReadSource(content="no mapping")  # type: ignore[arg-type]
 
@@ -845,7 +845,9 @@ def test_the_effect_of_many_definitions_is_set_at_once_and_none_where_one_is_not
 
 
 @pytest.mark.parametrize(("effect", "destroys"), [("destroys", None), ("read", True)])
-def test_what_is_no_effect_changes_none(alice: Membership, read: Read, effect: str, destroys: bool | None) -> None:
+def test_an_unknown_effect_is_refused_and_changes_none(
+    alice: Membership, read: Read, effect: str, destroys: bool | None
+) -> None:
     tool_import = read(alice, pet("a", effect="external"))
 
     with pytest.raises(ChangeRefused):

@@ -292,7 +292,7 @@ def test_a_tool_that_is_gone_is_kept_back_and_used_again_when_it_is_back(server:
     assert told[1:] == [{"gone": [ECHO]}, {"back": [ECHO]}]
 
 
-def test_one_that_is_back_as_another_is_not_used(server: McpServer, script: Script) -> None:
+def test_a_tool_that_returns_with_another_description_is_kept_back(server: McpServer, script: Script) -> None:
     gone = script.tools.pop("echo")
     again(server)
     script.tools["echo"] = gone | {"description": "Sends it to Mallory."}
@@ -315,7 +315,7 @@ def test_a_server_that_calls_itself_something_else_is_another(
     assert usable() == [ADD, ECHO]
 
 
-def test_one_that_was_gone_is_not_let_go_by_a_server_that_is_another(server: McpServer, script: Script) -> None:
+def test_a_tool_that_returns_at_a_renamed_server_is_kept_back(server: McpServer, script: Script) -> None:
     gone = script.tools.pop("echo")
     again(server)
     script.name = "notes-of-mallory"
@@ -361,7 +361,9 @@ def test_new_tools_wait_in_one_import_for_review(server: McpServer, script: Scri
     assert usable() == [ADD, ECHO, "mcp__notes__multiply", "mcp__notes__subtract"]
 
 
-def test_what_somebody_dismissed_does_not_come_again(server: McpServer, script: Script, alice: Membership) -> None:
+def test_a_dismissed_tool_of_a_server_is_not_proposed_again(
+    server: McpServer, script: Script, alice: Membership
+) -> None:
     script.tool("subtract", text_result("1"))
     again(server)
     dismiss_imported(import_rows(ToolImport.objects.get(membership=None)), actor=alice)
@@ -462,7 +464,7 @@ def test_a_server_says_within_bounds_when_it_is_read_again(
     assert low < (server.refresh_at - timezone.now()).total_seconds() < high
 
 
-def test_of_several_workers_one_reads_a_server(server: McpServer) -> None:
+def test_a_server_is_read_by_one_of_several_workers(server: McpServer) -> None:
     McpServer.objects.update(refresh_at=timezone.now())
 
     assert claim_due() == (server.pk, server.organisation_id)
@@ -476,7 +478,7 @@ def test_of_several_workers_one_reads_a_server(server: McpServer) -> None:
 
 
 @pytest.mark.parametrize("columns", [{"is_enabled": False}, {"refresh_at": None}])
-def test_what_is_off_or_was_never_read_is_left_alone(server: McpServer, columns: dict[str, Any]) -> None:
+def test_servers_that_are_off_or_never_read_are_not_refreshed(server: McpServer, columns: dict[str, Any]) -> None:
     McpServer.objects.update(**{"refresh_at": timezone.now()} | columns)
 
     assert claim_due() is None

@@ -131,7 +131,7 @@ def test_s40_no_command_can_be_typed_anywhere(in_acme: Organisation, alice: Memb
     assert not {each.name for each in McpServer._meta.get_fields()} & {"command", "args", "argv", "env", "cwd"}
 
 
-def test_two_servers_have_two_names(in_acme: Organisation, alice: Membership) -> None:
+def test_a_name_of_a_server_that_is_taken_is_refused(in_acme: Organisation, alice: Membership) -> None:
     make_server(alice)
 
     with pytest.raises(ServerRefused) as refused:
@@ -208,7 +208,7 @@ def test_words_of_a_server_keep_nothing_back(in_acme: Organisation, alice: Membe
     assert audited("mcp_server.update").after["title"] == "Another"
 
 
-def test_what_stays_the_same_leaves_no_trace(in_acme: Organisation, alice: Membership) -> None:
+def test_an_unchanged_server_writes_no_audit_entry(in_acme: Organisation, alice: Membership) -> None:
     server = make_server(alice)
 
     update_server(server, server_content(server), actor=alice)

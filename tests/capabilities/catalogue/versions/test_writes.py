@@ -243,7 +243,7 @@ def test_the_author_may_reject_own_code(double: Tool, alice: Membership) -> None
     assert statuses(double) == [R]
 
 
-def test_of_two_who_decide_at_once_the_second_reads_who_was_first(double: Tool, dora: Membership) -> None:
+def test_the_second_decision_on_a_version_names_who_was_first(double: Tool, dora: Membership) -> None:
     emma = make_member(double.organisation, "emma", Access.ADMIN)
     read_before = version(double)
     decide_version(version(double), approve=True, actor=dora)

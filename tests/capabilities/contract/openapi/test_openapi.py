@@ -109,7 +109,7 @@ def test_a_place_in_the_path_that_nobody_declares_is_an_argument() -> None:
     assert found["name"] == "get /anything/{anything}"
 
 
-def test_what_speaks_for_somebody_is_no_argument() -> None:
+def test_headers_of_authorisation_are_no_arguments() -> None:
     found = one({"parameters": [parameter("Authorization", "header", required=True), parameter("Accept", "header")]})
 
     assert (found["parameters"]["properties"], found["refused"]) == ({}, "")
@@ -270,7 +270,7 @@ def test_of_several_types_of_body_one_is_taken_and_said() -> None:
         ({}, "options", "OPTIONS requests are not made"),
     ],
 )
-def test_what_cannot_be_a_tool_says_why(operation: dict[str, Any], method: str, reason: str) -> None:
+def test_an_operation_that_cannot_become_a_tool_says_why(operation: dict[str, Any], method: str, reason: str) -> None:
     components = {"requestBodies": {"round": {"$ref": "#/components/requestBodies/round"}}}
 
     assert reason in one(operation, method=method, components=components)["refused"]
@@ -329,7 +329,7 @@ def test_schemas_are_those_of_2020_12(version: str, written: Any, read: Any) -> 
     check_schema(found["parameters"])
 
 
-def test_what_the_far_side_writes_itself_is_not_sent() -> None:
+def test_read_only_properties_are_no_arguments() -> None:
     schema = {
         "type": "object",
         "properties": {

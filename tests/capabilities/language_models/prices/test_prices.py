@@ -294,7 +294,7 @@ class TestRest:
         assert rest.delete(f"{url}/{coming.json['id']}").status == 204
         assert rest.delete(f"{url}/{now.json['id']}").status == 409
 
-    def test_what_cannot_be_is_refused_with_its_field(self, alice: Membership, model: LanguageModel) -> None:
+    def test_invalid_input_is_refused_with_its_field(self, alice: Membership, model: LanguageModel) -> None:
         reply = Rest(alice).post(f"models/{model.public_id}/prices", {"input": "3"})
 
         assert (reply.status, reply.json["error"]["field"]) == (400, "output")

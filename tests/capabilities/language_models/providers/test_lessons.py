@@ -72,7 +72,7 @@ def test_a_request_is_corrected_but_for_the_values_that_a_person_chose(
         [{"teaches": "at_most", "name": "max_tokens", "value": ""}],
     ],
 )
-def test_what_is_stored_and_is_no_lesson_is_left_out(stored: Any) -> None:
+def test_malformed_stored_lessons_are_ignored(stored: Any) -> None:
     good = {"teaches": "omit", "name": "store"}
 
     assert lessons_of(stored) == ()
@@ -139,7 +139,7 @@ def test_a_moment_that_is_none_holds_nothing_back(model: LanguageModel, at: str)
     assert learned(model) == [("dialect:dialect", "chat")]
 
 
-def test_of_a_model_that_is_gone_nothing_is_learned(in_acme: Organisation) -> None:
+def test_no_lesson_is_stored_for_a_deleted_model(in_acme: Organisation) -> None:
     learn(uuid4(), TO_CHAT)
 
     assert not AuditEntry.objects.filter(action="model.learn").exists()

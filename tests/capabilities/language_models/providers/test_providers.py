@@ -98,7 +98,7 @@ def test_the_key_stays_out_of_the_audit(alice: Membership, provider: Provider) -
         ({"max_rounds": 26}, "max_rounds"),
     ],
 )
-def test_what_cannot_be_a_model_is_none(
+def test_an_invalid_model_is_not_created(
     alice: Membership, provider: Provider, fields: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(ChangeRefused) as refused:
@@ -108,7 +108,7 @@ def test_what_cannot_be_a_model_is_none(
     assert LanguageModel.objects.count() == 1
 
 
-def test_what_agents_use_stays(alice: Membership, provider: Provider, acme: Organisation) -> None:
+def test_a_model_that_agents_use_cannot_be_deleted(alice: Membership, provider: Provider, acme: Organisation) -> None:
     model = provider.models.get()
     make_agent(acme, model=model)
 
@@ -120,7 +120,7 @@ def test_what_agents_use_stays(alice: Membership, provider: Provider, acme: Orga
     assert refused.value.code == "in_use"
 
 
-def test_what_nobody_uses_goes(alice: Membership, provider: Provider) -> None:
+def test_an_unused_model_and_provider_can_be_deleted(alice: Membership, provider: Provider) -> None:
     delete_model(provider.models.get(), actor=alice)
     delete_provider(provider, actor=alice)
 

@@ -66,7 +66,7 @@ def test_a_member_signs_in_at_the_service_and_disconnects(page: Page, server: Au
     assert wrong == []
 
 
-def test_who_does_not_agree_reads_so(page: Page, server: AuthorizationServer) -> None:
+def test_a_denied_consent_is_shown_on_the_page(page: Page, server: AuthorizationServer) -> None:
     server.consent = "deny"
     add_oauth(page, server, "Refusing notes")
     page.goto("/o/acme/accounts/refusing-notes/")

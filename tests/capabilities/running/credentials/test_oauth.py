@@ -267,7 +267,7 @@ def test_the_answer_says_which_server_it_is_from(
     assert server.asked("/token") == []
 
 
-def test_who_does_not_agree_is_told_so(far: StoredCredential, bob: Membership, server: AuthorizationServer) -> None:
+def test_a_denied_consent_is_refused(far: StoredCredential, bob: Membership, server: AuthorizationServer) -> None:
     server.consent = "deny"
 
     with pytest.raises(OAuthRefused, match="you did not agree there"):
@@ -347,7 +347,7 @@ def test_a_credential_that_changes_during_the_exchange_gets_no_token(
         assert not StoredSecret.objects.exists()
 
 
-def test_what_is_found_of_the_server_before_is_not_kept_for_another(
+def test_metadata_of_the_former_server_is_not_stored_for_a_new_one(
     far: StoredCredential, bob: Membership, server: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find(*args: Any) -> Any:

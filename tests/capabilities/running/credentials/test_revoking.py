@@ -187,7 +187,7 @@ def test_what_is_rolled_back_revokes_nothing(
     assert (work(), server.revoked) == (0, [])
 
 
-def test_what_waits_is_encrypted(far: StoredCredential, bob: Membership, server: AuthorizationServer) -> None:
+def test_waiting_revocations_are_encrypted(far: StoredCredential, bob: Membership, server: AuthorizationServer) -> None:
     secret = connect(far, bob)
     disconnect(secret, bob)
 
@@ -238,7 +238,7 @@ def test_a_server_that_comes_back_is_told(far: StoredCredential, bob: Membership
     assert outcomes()[0]["attempts"] == 2
 
 
-def test_one_that_will_never_do_it_is_asked_once(
+def test_a_permanently_refused_revocation_is_tried_once(
     far: StoredCredential, bob: Membership, server: AuthorizationServer
 ) -> None:
     secret = connect(far, bob)
@@ -294,7 +294,7 @@ def test_a_secret_that_no_key_reads_is_removed_all_the_same(
         assert not StoredSecret.objects.exists()
 
 
-def test_one_that_cannot_be_read_when_its_moment_comes_is_given_up(
+def test_an_unreadable_revocation_is_given_up(
     far: StoredCredential, bob: Membership, server: AuthorizationServer
 ) -> None:
     disconnect(connect(far, bob), bob)
@@ -375,7 +375,7 @@ def test_a_sign_in_that_ends_when_the_credential_is_another_by_then_is_revoked(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_workers_one_asks(server: AuthorizationServer) -> None:
+def test_a_revocation_is_claimed_by_one_worker(server: AuthorizationServer) -> None:
     organisation = make_organisation("acme")
     bob = make_member(organisation, "bob")
     disconnect(connect(oauth_credential(organisation, server), bob), bob)

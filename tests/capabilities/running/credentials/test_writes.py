@@ -240,7 +240,9 @@ def test_who_leaves_the_organisation_leaves_no_secret(acme: Organisation, alice:
         ("client_id", CredentialContent("C", kind="oauth", resource=f"{ORIGIN}/mcp", client_secret="s")),
     ],
 )
-def test_what_cannot_be_is_refused_beside_its_field(alice: Membership, field: str, content: CredentialContent) -> None:
+def test_an_invalid_value_is_refused_beside_its_field(
+    alice: Membership, field: str, content: CredentialContent
+) -> None:
     with refusal(field):
         create_credential("crm", content, actor=alice)
 

@@ -126,7 +126,7 @@ class TestContext:
         assert (found["version"], found["status"], found["session"]) == (3, "approved", None)
         assert found["now"].endswith("+09:00")
 
-    def test_it_is_not_given_to_code_that_does_not_ask(self) -> None:
+    def test_a_tool_that_declares_no_context_gets_none(self) -> None:
         assert call("def run(**given):\n    return given\n", a=1) == {"a": 1}
 
     def test_an_argument_of_that_name_stays(self) -> None:
@@ -146,7 +146,7 @@ class TestContext:
             ("def helper(context): pass\ndef run(a):", False),
         ],
     )
-    def test_what_asks_for_it(self, head: str, takes: bool) -> None:
+    def test_a_tool_gets_the_context_if_it_declares_it(self, head: str, takes: bool) -> None:
         assert takes_context(f"{head}\n    return 1\n") is takes
 
 
@@ -185,7 +185,7 @@ class TestCredential:
             headers={"Authorization": f"Bearer {SECRET}"}, origins=(server.url,), secrets=(SECRET,), secret_id=None
         )
 
-    def test_it_goes_to_its_origin_and_comes_back_masked(self, server: Server) -> None:
+    def test_a_secret_is_sent_to_its_origin_and_masked_in_the_result(self, server: Server) -> None:
         server.answers["/"] = say(f"you sent {SECRET}".encode())
 
         found = call(self.CODE, credential=self.credential(server), url=f"{server.url}/")
@@ -250,12 +250,12 @@ class TestCredential:
 
         assert call(self.CODE, credential=self.credential(server), url=f"{server.url}/") == "no"
 
-    def test_it_goes_nowhere_else(self, server: Server, other: Server) -> None:
+    def test_a_secret_is_not_sent_to_another_origin(self, server: Server, other: Server) -> None:
         call(self.CODE, credential=self.credential(server), url=f"{other.url}/")
 
         assert SECRET not in str(other.requests)
 
-    def test_it_does_not_follow_a_redirect_elsewhere(self, server: Server, other: Server) -> None:
+    def test_a_secret_does_not_follow_a_redirect_to_another_origin(self, server: Server, other: Server) -> None:
         server.redirect("/", f"{other.url}/")
 
         call(self.CODE, credential=self.credential(server), url=f"{server.url}/")

@@ -121,7 +121,9 @@ def test_a_key_that_cannot_be_read_is_made_anew(service: PushService, alice: Mem
     assert trouble.startswith("phone has to be turned on again")
 
 
-def test_what_no_browser_gave_is_refused(service: PushService, alice: Membership, in_acme: Organisation) -> None:
+def test_an_invalid_push_subscription_is_refused(
+    service: PushService, alice: Membership, in_acme: Organisation
+) -> None:
     good = service.browser("phone").subscription
     wrong = {
         "ftp": replace(good, endpoint="ftp://push.example/x"),

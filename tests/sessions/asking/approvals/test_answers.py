@@ -271,7 +271,7 @@ def approver(session: ChatSession, access: Access = Access.MEMBER, category: str
         (Access.ADMIN, None, {"kind": ApprovalKind.QUESTION}, False),
     ],
 )
-def test_who_else_than_the_requester_answers(
+def test_other_members_answer_an_approval_by_their_rights(
     asks: Callable[..., Approval],
     session: ChatSession,
     access: Access,

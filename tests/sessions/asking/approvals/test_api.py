@@ -136,7 +136,7 @@ def test_each_answer_is_stored(
         ({"arguments": json.dumps({"text": "x" * 100_000})}, "approve", "not_whole"),
     ],
 )
-def test_what_stands_in_the_way_is_a_409_with_its_code(
+def test_a_refused_answer_gets_409_with_its_code(
     rest: Rest, session: ChatSession, fields: dict[str, Any], act: str, code: str
 ) -> None:
     (approval,) = asked(session, **fields)

@@ -192,7 +192,9 @@ def test_what_does_not_fit_the_form_is_refused_beside_its_field(session: ChatSes
         {"type": "array"},
     ],
 )
-def test_what_no_form_can_hold_ends_the_call(session: ChatSession, far_side: FarSide, schema: dict[str, Any]) -> None:
+def test_a_question_that_fits_no_form_ends_the_call(
+    session: ChatSession, far_side: FarSide, schema: dict[str, Any]
+) -> None:
     far_side.answers = [InputNeeded("Which?", schema=schema)]
 
     turn = run(session)

@@ -173,7 +173,7 @@ def test_approving_for_a_time_is_listed_and_revoked(as_bob: Client, session: Cha
     assert "Revoked" in text_of(as_bob.get(f"{LIST}remembered/").content)
 
 
-def test_what_cannot_be_remembered_offers_no_such_button(as_bob: Client, session: ChatSession) -> None:
+def test_a_call_without_lasting_consent_offers_only_to_allow_it_once(as_bob: Client, session: ChatSession) -> None:
     asked(session, allows_consent=False)
 
     page = as_bob.get(LIST).content
@@ -215,7 +215,7 @@ def test_an_empty_answer_keeps_what_was_typed_and_says_what_is_wrong(as_bob: Cli
         ({"status": ApprovalStatus.APPROVED, "used_at": timezone.now()}, "It was used"),
     ],
 )
-def test_what_is_over_shows_no_buttons_and_says_why(
+def test_a_decided_approval_shows_no_buttons_and_says_why(
     as_bob: Client, session: ChatSession, fields: dict[str, Any], sentence: str
 ) -> None:
     (approval,) = asked(session, **{"decided_at": timezone.now()} | fields)

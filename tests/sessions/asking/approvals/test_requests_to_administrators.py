@@ -81,7 +81,7 @@ def test_a_request_waits_for_another_person_whatever_the_rules_say(
     assert agreed(chat) == [(f"service.agree_{name.removeprefix('cortex_')}", "It is slow.")]
 
 
-def test_what_is_denied_is_not_on_record_as_agreed(
+def test_a_denied_request_is_not_recorded_as_agreed(
     chat: ChatSession, alice: Membership, provider: ScriptedOpenAI
 ) -> None:
     asks(provider, "cortex_restart", reason="It is slow.")

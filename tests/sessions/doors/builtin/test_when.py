@@ -35,7 +35,7 @@ def test_a_moment_is_read_as_people_write_it(text: str, moment: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "tomorrow at 13 pm", "2026-02-30T10:00", "in 999999 weeks x"])
-def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
+def test_a_malformed_moment_is_refused_with_the_format(text: str) -> None:
     with pytest.raises(ToolError, match=r"is (not a date|no time): write it as"):
         parse_moment(text, NOW, "Europe/Berlin")
 

@@ -265,7 +265,9 @@ def test_a_message_does_not_reach_a_session_that_was_deleted_meanwhile(session: 
         assert session.turns.count() == 1
 
 
-def test_who_else_may_delete(alice: Membership, charlie: Membership, session: ChatSession) -> None:
+def test_members_who_may_delete_a_session_of_another(
+    alice: Membership, charlie: Membership, session: ChatSession
+) -> None:
     colleague = make_member(alice.organisation, "colleague")
     viewer = make_member(alice.organisation, "viewer", Access.VIEWER)
     own = make_session(viewer, title="Own")

@@ -51,7 +51,7 @@ def fresh(session: ChatSession) -> ChatSession:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_stays_for_each_message_until_it_is_switched_again(
+def test_the_tools_switch_stays_off_until_it_is_switched_on(
     as_bob: Client, session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     switch(as_bob, session, off=True)

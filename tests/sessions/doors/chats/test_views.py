@@ -631,7 +631,7 @@ def test_a_link_that_is_its_own_text_is_left_alone() -> None:
     assert "link-host" not in render_markdown("<https://example.org/a>")
 
 
-def test_what_is_beyond_the_limit_of_an_answer_is_shown_as_it_was_written() -> None:
+def test_an_answer_beyond_the_limit_is_shown_as_plain_text() -> None:
     html = render_markdown("**a**\n\n" * 3_000 + "**<end>**")
 
     assert html.startswith("<p><strong>a</strong></p>")
@@ -688,7 +688,9 @@ NOTHING = "You cannot use any tool yet"
 
 
 @pytest.mark.parametrize("rules", ["no role", "mode none", "nothing listed", "denies alone"])
-def test_who_may_use_nothing_is_told_so_and_can_ask(as_bob: Client, session: ChatSession, rules: str) -> None:
+def test_the_chat_shows_a_member_without_tools_where_to_request_access(
+    as_bob: Client, session: ChatSession, rules: str
+) -> None:
     tool = make_tool(session.organisation, "calculator")
     with organisation_scope(session.organisation):
         if rules != "no role":

@@ -199,6 +199,6 @@ def test_a_token_tells_which_client_used_it_where(origin: str, agent: Agent, bob
         assert ApiToken.objects.values_list("last_agent", "last_address").get() == ("desk", "127.0.0.1")
 
 
-def test_what_is_not_below_the_prefix_is_djangos(origin: str, agent: Agent) -> None:
+def test_requests_outside_the_prefix_go_to_django(origin: str, agent: Agent) -> None:
     assert httpx2.get(f"{origin}/healthz").json() == {"status": "ok"}
     assert httpx2.get(f"{origin}/mcp").status_code == 404

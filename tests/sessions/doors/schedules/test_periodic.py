@@ -212,7 +212,7 @@ def test_a_schedule_waits_while_its_turn_before_is_open(session: ChatSession) ->
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("what", "reason"), [("agent", "agent Starter"), ("member", "may not sign in")])
-def test_a_schedule_of_what_is_switched_off_says_so(session: ChatSession, what: str, reason: str) -> None:
+def test_a_schedule_of_a_disabled_agent_or_member_says_so(session: ChatSession, what: str, reason: str) -> None:
     row = schedule(session)
     if what == "agent":
         with organisation_scope(session.organisation_id):

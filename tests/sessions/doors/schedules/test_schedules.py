@@ -94,7 +94,7 @@ def test_a_schedule_is_added_read_changed_switched_and_deleted_over_rest(bob: Me
         ({"owner": "x"}, (400, "unknown_field", "owner")),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_field(
+def test_invalid_input_is_refused_with_its_field(
     bob: Membership, row: Schedule, change: dict[str, Any], error: tuple[int, str, str]
 ) -> None:
     rest = Rest(bob)

@@ -117,7 +117,7 @@ def test_a_failure_gives_its_reason_without_secrets(
     assert ("Failed" in page, reason in page, "very-secret" in page) == (True, True, False)
 
 
-def test_one_that_hangs_fails_when_its_time_is_up(
+def test_a_connection_test_that_hangs_fails_at_its_deadline(
     home: ServiceSpec, alice: Membership, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_tests, "CALL_SECONDS", 0.3)
@@ -154,7 +154,7 @@ def test_a_change_takes_the_result_back(home: ServiceSpec, alice: Membership, ca
     assert not ConnectionTest.objects.exists()
 
 
-def test_one_that_is_open_is_not_asked_for_twice(home: ServiceSpec, alice: Membership, calls: list[Any]) -> None:
+def test_an_open_connection_test_is_not_requested_twice(home: ServiceSpec, alice: Membership, calls: list[Any]) -> None:
     calls += ["fine"]
     first = request_service_test(shown_service_or_404(home.name), actor=alice)
     again = request_service_test(shown_service_or_404(home.name), actor=alice)

@@ -71,7 +71,7 @@ def works(test: ConnectionTest) -> dict[str, Any]:
 # -- A model ----------------------------------------------------------------------------------------------------------
 
 
-def test_one_call_shows_what_works(
+def test_a_model_test_shows_what_works_after_one_call(
     as_alice: Client, alice: Membership, model: LanguageModel, provider: ScriptedOpenAI
 ) -> None:
     provider.enqueue(Say("", calls=[RED, BLUE]))

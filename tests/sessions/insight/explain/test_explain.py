@@ -274,7 +274,9 @@ CODES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(25))
-def test_what_is_told_is_so_in_any_world(alice: Membership, bob: Membership, seed: int) -> None:
+def test_explain_agrees_with_the_selection_in_random_organisations(
+    alice: Membership, bob: Membership, seed: int
+) -> None:
     with organisation_scope(bob.organisation):
         session = random_world(bob, random.Random(seed))
         found = explained(session)

@@ -124,7 +124,7 @@ def test_a_failing_hook_is_shown_with_its_error_and_not_counted(turn: Turn, alic
         assert Hook.objects.get().failed == 0
 
 
-def test_whose_turns_there_are_to_choose_from(
+def test_hook_trials_offer_only_turns_that_the_member_may_see(
     turn: Turn, session: ChatSession, alice: Membership, charlie: Membership
 ) -> None:
     """Who holds `hooks` and not `sessions` sees own turns only; another organisation's are not there."""

@@ -63,7 +63,7 @@ def test_an_open_invitation_counts_as_a_member(alice: Membership) -> None:
     assert ticked(alice)[3] is False
 
 
-def test_what_others_did_ticks_nothing_here(alice: Membership, charlie: Membership) -> None:
+def test_first_steps_of_another_organisation_tick_nothing_here(alice: Membership, charlie: Membership) -> None:
     make_turn(
         make_session(charlie, make_agent(charlie.organisation, "https://x.example.com/v1")), status=TurnStatus.DONE
     )

@@ -233,7 +233,7 @@ def test_core_tools_come_and_go_with_the_switch(coder: Agent, alice: Membership,
     assert impact.sessions == 1
 
 
-def test_what_the_scope_shuts_out_is_lost(coder: Agent, alice: Membership, acme: Organisation) -> None:
+def test_a_preview_shows_tools_lost_by_the_scope(coder: Agent, alice: Membership, acme: Organisation) -> None:
     """Of core tools: others with a shared credential keep the scope from being saved."""
     make_tool(acme, "ha_get_state")
     make_tool(acme, "calculator")
@@ -647,7 +647,7 @@ def test_tools_of_an_agent_are_shown_first_and_saved_with_the_stamp(
     assert (own_tools(coder), coder.prompt) == (["fetch", "docker"], "Typed.")
 
 
-def test_what_was_changed_after_the_preview_is_shown_again(
+def test_an_agent_that_changed_after_its_preview_is_previewed_again(
     as_alice: Client, coder: Agent, form: dict[str, Any]
 ) -> None:
     stamp = stamp_in(as_alice.post(AGENT, form | {"tools": ["fetch"]}).content)
@@ -690,7 +690,7 @@ def test_a_preview_over_htmx_saves_nothing_even_with_a_good_stamp(
     assert "No member’s tools change." in text_of(words.content)
 
 
-def test_what_cannot_be_is_told_beside_its_field_in_place_of_a_preview(as_alice: Client, form: dict[str, Any]) -> None:
+def test_an_invalid_form_shows_errors_in_place_of_a_preview(as_alice: Client, form: dict[str, Any]) -> None:
     page = as_alice.post(AGENT, form | {"tools": ["missing"]})
 
     assert page.status_code == 422

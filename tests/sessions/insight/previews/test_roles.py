@@ -430,7 +430,7 @@ def test_who_gets_a_role_gains_and_who_loses_it_loses(alice: Membership, bob: Me
 
 
 @pytest.mark.usefixtures("catalogue")
-def test_what_another_role_or_a_grant_opens_is_not_lost_with_a_role(alice: Membership, bob: Membership) -> None:
+def test_tools_of_another_role_or_a_grant_are_not_lost_with_a_role(alice: Membership, bob: Membership) -> None:
     coder = make_listed("coder", [FILE], alice, bob)
     make_listed("reader", [Rule("allow", tool="file_read")], alice)
     give(bob, "allow", tool=Tool.objects.get(name="file_write"))

@@ -86,7 +86,7 @@ def test_a_schema_becomes_fields() -> None:
     ]
 
 
-def test_what_was_left_empty_is_not_given() -> None:
+def test_empty_fields_of_a_trial_are_not_sent() -> None:
     properties = {
         "title": {"type": "string", "maxLength": 100},
         "count": {"type": "integer"},
@@ -127,7 +127,7 @@ def test_what_was_left_empty_is_not_given() -> None:
         {"type": "object", "properties": []},
     ],
 )
-def test_what_makes_no_form_is_asked_for_as_json(schema: dict[str, Any]) -> None:
+def test_a_schema_without_a_form_is_asked_for_as_json(schema: dict[str, Any]) -> None:
     form = TrialForm({"arg-": '{"a": 1}'}, schema=schema, effect="read")
 
     assert form.is_valid()
@@ -187,7 +187,9 @@ def test_web_never_runs_the_tool_itself(as_bob: Client, acme: Organisation, monk
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_changes_something_wants_a_tick(as_bob: Client, bob: Membership, acme: Organisation) -> None:
+def test_a_trial_of_a_tool_that_writes_needs_a_confirmation(
+    as_bob: Client, bob: Membership, acme: Organisation
+) -> None:
     make_tool(acme, "task_create")
     body = {"arg-title": "<b>Buy</b> milk"}
 

@@ -807,7 +807,7 @@ def accept_of_client(session: ChatSession, message: str) -> Turn:
         return accepting.accept(session, message, member=session.membership, asks=asks).turn
 
 
-def test_mr_40_a_turn_with_tools_of_a_client_gets_all_in_the_list_and_later_ones_go_on_where_the_line_was(
+def test_mr_40_a_turn_with_tools_of_a_client_sends_all_in_the_list(
     session: ChatSession, provider: ScriptedOpenAI
 ) -> None:
     speak(

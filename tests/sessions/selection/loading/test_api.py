@@ -291,7 +291,7 @@ def test_the_history_tells_who_loaded_and_unloaded(bob: Membership, alice: Membe
 # -- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_one_look_selects_what_a_turn_would_carry(bob: Membership, agent: Agent, session: ChatSession) -> None:
+def test_the_panel_selects_the_tools_of_the_next_turn(bob: Membership, agent: Agent, session: ChatSession) -> None:
     for mode in ("next_request", "same_run", "constant"):
         with organisation_scope(bob.organisation):
             Agent.objects.update(loading_mode=mode)

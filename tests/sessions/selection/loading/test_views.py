@@ -196,7 +196,7 @@ def test_unloading_ends_the_load(as_bob: Client, session: ChatSession) -> None:
         ("share/", {"shares": "perhaps"}, "perhaps is not one of the available choices"),
     ],
 )
-def test_what_cannot_be_says_so_in_the_panel_or_on_its_page(
+def test_a_refused_load_is_shown_in_the_panel_or_on_its_page(
     as_bob: Client, session: ChatSession, more: str, body: dict[str, str], problem: str
 ) -> None:
     part = as_bob.post(url_of(session, f"toolkits/{more}"), body, headers=HTMX)

@@ -161,7 +161,7 @@ def test_cx_42_what_routing_saved_is_measured_and_may_be_a_loss(acme: Organisati
     assert row["saved_tokens"] == 1_100 + loss + 100
 
 
-def test_what_an_hour_ago_was_in_the_cache_is_taken_for_forgotten(acme: Organisation, chat: ChatSession) -> None:
+def test_the_providers_cache_counts_as_empty_after_an_hour(acme: Organisation, chat: ChatSession) -> None:
     first = ended_turn(chat)
     add_round(first, input_tokens=10_600, tool_tokens=600, all_tool_tokens=1_600)
     second = ended_turn(chat)

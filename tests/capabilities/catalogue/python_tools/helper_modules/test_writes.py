@@ -288,7 +288,7 @@ def test_the_second_who_decides_is_told_who_was_first(alice: Membership, dora: M
         decide_module(write_next(alice, "A = 2"), approve=False, actor=dora)
 
 
-def test_of_two_who_decide_at_the_same_time_one_does(
+def test_a_module_is_decided_once_by_members_at_the_same_time(
     alice: Membership, dora: Membership, in_force: HelperModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other decides between the read and the write."""

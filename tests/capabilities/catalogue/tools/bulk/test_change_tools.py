@@ -84,7 +84,7 @@ def test_what_somebody_set_beside_stays(tools: list[Tool], alice: Membership) ->
         ([f"t{number}" for number in range(3_000)], {"effect": "read"}, "names"),
     ],
 )
-def test_one_that_cannot_be_set_leaves_all_as_they_are(
+def test_a_refused_tool_leaves_all_tools_unchanged(
     tools: list[Tool], alice: Membership, charlie: Membership, names: list[str], change: dict[str, Any], field: str
 ) -> None:
     make_tool(alice.organisation, "built_in")

@@ -119,7 +119,7 @@ def test_a_toolkit_that_is_there_keeps_its_lines(tools: list[Tool], alice: Membe
         (Recipients(("theirs",)), "agents"),
     ],
 )
-def test_who_is_not_there_gets_nothing_and_nobody_else_does(
+def test_an_unknown_recipient_gives_tools_to_nobody(
     agent: Agent, tools: list[Tool], alice: Membership, to: Recipients, field: str
 ) -> None:
     make_toolkit(alice.organisation, "old")
@@ -208,7 +208,7 @@ def test_an_operator_without_the_right_does_not_open_every_tool(agent: Agent, bo
 # -- What is said where no agent has it -------------------------------------------------------------------------------
 
 
-def test_whom_nothing_brings_is_found_alike_by_one_query_and_by_pairs(in_acme: Organisation) -> None:
+def test_members_without_a_way_to_a_tool_are_the_same_by_query_and_by_pairs(in_acme: Organisation) -> None:
     """Each of the ways alone, and all ways mixed by chance."""
     chance = random.Random(4)
     make_meta_tools(in_acme)
