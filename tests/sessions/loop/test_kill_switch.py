@@ -107,11 +107,9 @@ def test_a_stop_without_a_message_is_told_as_a_stop(
 
     (refused,) = tool_steps_of(run(session))
 
-    assert json.loads(refused.result_sent) == {
-        "success": False,
-        "error": "Access denied: the tool was switched off.",
-        "denied_tool": "calculator",
-    }
+    told = json.loads(refused.result_sent)
+    assert (told["success"], told["denied_tool"]) == (False, "calculator")
+    assert told["error"].endswith(": the tool was switched off.")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -216,7 +214,7 @@ def test_one_click_stops_it_though_others_lose_it(
     stopped = Tool.objects.get()
     assert (stopped.is_enabled, stopped.off_message) == (False, WHY)
     page = client.get("/o/acme/tools/uuid/").content.decode()
-    assert "Models and users read: “It sends mail twice. Use the web form until Monday.”" in " ".join(page.split())
+    assert f"read: “{WHY}”" in " ".join(page.split())
     client.post("/o/acme/tools/uuid/switch/", {"enabled": "1"})
     assert Tool.objects.get().off_message == ""
 

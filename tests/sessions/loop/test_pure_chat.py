@@ -48,4 +48,4 @@ def test_cx_04_a_call_that_is_made_up_and_nothing_else_ends_the_turn(
     turn = run(talk, "What is the weather?")
 
     assert (turn.status, turn.error_code, turn.rounds) == (TurnStatus.FAILED, "empty_answer", 1)
-    assert turn.error_message == "The model called a tool, and this agent has none."
+    assert "this agent has none" in turn.error_message

@@ -196,7 +196,7 @@ def test_the_results_of_a_tool_that_was_denied_since_are_not_read(
 
     (refused,) = ask(reading, provider, read("1-2"))
 
-    assert "rg may not be used any more, nor its results be read" in refused.result_sent
+    assert "rg may not be used any more" in refused.result_sent
 
 
 def test_the_results_of_a_tool_that_was_switched_off_since_are_not_read(
@@ -228,9 +228,9 @@ def test_it_is_sent_with_any_other_tool_and_never_alone(reading: ChatSession, pr
     with organisation_scope(reading.organisation_id):
         reading.refresh_from_db()
         verdicts = selection_preview(reading, Agent.objects.for_display().get()).verdicts
-    assert [(each.tool, each.stage, each.kept, each.reason) for each in verdicts] == [
-        (READ_RESULT, "gather", False, "no other tool is sent whose results it could read")
-    ]
+    (verdict,) = verdicts
+    assert (verdict.tool, verdict.stage, verdict.kept) == (READ_RESULT, "gather", False)
+    assert "no other tool is sent" in verdict.reason
 
 
 def test_a_member_who_may_use_nothing_else_is_not_sent_it(reading: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -254,7 +254,7 @@ def test_the_note_names_it_only_where_it_is_sent(reading: ChatSession, provider:
         (step,) = ask(reading, provider, call("rg"))
 
     assert READ_RESULT not in names_sent(provider.requests[-1])
-    assert re.search(r"\[cut: 200,000 characters in all, the first [\d,]+ shown\]$", step.result_sent)
+    assert re.search(r"\[cut: 200,000 [\w ]+, the first [\d,]+ shown\]$", step.result_sent)
 
 
 def test_it_gives_way_to_what_somebody_chose_but_not_to_the_core(

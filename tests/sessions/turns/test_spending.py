@@ -126,10 +126,8 @@ def test_the_tightest_budget_refuses_and_nothing_is_taken_of_the_others(session:
         take(claim, 1_000)
 
     assert (amounts(wide), amounts(tight), reservations()) == ([(0, 0)], [(0, 0)], [])
-    assert str(refused.value) == (
-        "The budget “tight” is too small: 999 of 999 tokens are left. The next model call may take up to 1,000 tokens. "
-        "It resets on 24 November 2026 at 00:00 (UTC)."
-    )
+    for words in ("“tight” is too small: 999 of 999 tokens", "up to 1,000 tokens", "24 November 2026 at 00:00 (UTC)"):
+        assert words in str(refused.value)
     assert (refused.value.code, refused.value.retry_after) == ("budget_exceeded", 12 * 3600)
 
 

@@ -290,7 +290,7 @@ def test_a_schedule_that_fails_unforeseen_says_so_and_is_tried_again(
 
     row: Schedule = fresh(bad)
     assert (row.is_enabled, row.next_at) == (True, bad.next_at)
-    assert row.last_error == "It could not be started (ZeroDivisionError); it is tried again."
+    assert "(ZeroDivisionError)" in row.last_error
     assert fresh(good).last_error == ""
     monkeypatch.setattr(accepting, "accept", real)
     periodic.schedules_backoff.clear()

@@ -19,7 +19,8 @@ def blocking(code: str, arguments: dict[str, Any] | None = None, **more: Any) ->
 def test_code_that_is_not_python_is_told_with_its_line(runtime: str) -> None:
     (problem,) = checked("def run(a):\n    return (a\n", {"a": 1}, runtime=runtime)
 
-    assert (problem.line, problem.message) == (2, "This is not Python: '(' was never closed.")
+    assert problem.line == 2
+    assert "'(' was never closed" in problem.message
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,8 @@ def test_an_argument_that_a_call_may_leave_out_needs_a_default() -> None:
         "def run(a):\n    return a\n", helpers={}, runtime="monty", parameters=schema, organisation_id=ACME
     )
 
-    assert (problem.message, problem.advice) == (
-        "A call may leave out `a`.",
-        "List it under `required`, or give it a default: `a=None`.",
-    )
+    assert problem.message == "A call may leave out `a`."
+    assert "give it a default: `a=None`" in problem.advice
 
 
 def test_all_gaps_are_told_in_one_answer_by_line() -> None:
@@ -181,28 +180,33 @@ def test_a_doubt_of_the_type_check_blocks_nothing() -> None:
 
 
 def test_a_call_with_wrong_arguments_is_sure() -> None:
-    assert [line for line, _ in blocking("def half(x):\n    return x / 2\n\ndef run():\n    return half()\n")] == [5]
+    code = "def half(x):\n    return x / 2\n\ndef run():\n    return half()\n"
+
+    assert [line for line, _ in blocking(code)] == [5]
 
 
 def test_tx_36_a_name_that_the_helper_does_not_have_is_told() -> None:
     helpers = {"prices": "def gross(net):\n    return net\n"}
 
-    assert blocking("from prices import gross\n\ndef run():\n    return gross(1)\n", helpers=helpers) == []
-    assert blocking("from prices import nett\n\ndef run():\n    return 1\n", helpers=helpers) == [
-        (1, "prices.nett is not here.")
-    ]
+    right = "from prices import gross\n\ndef run():\n    return gross(1)\n"
+    wrong = "from prices import nett\n\ndef run():\n    return 1\n"
+
+    assert blocking(right, helpers=helpers) == []
+    assert blocking(wrong, helpers=helpers) == [(1, "prices.nett is not here.")]
 
 
 def test_a_helper_that_does_not_load_is_told() -> None:
     ((_, message),) = blocking("import prices\n\ndef run():\n    return 1\n", helpers={"prices": "x = 1 / 0\n"})
 
-    assert message == "The module prices could not be loaded: division by zero"
+    assert message.startswith("The module prices could not")
+    assert message.endswith(": division by zero")
 
 
 def test_a_package_is_not_there_in_full_python_either(full_python: None) -> None:
     ((line, message),) = blocking("import json\nimport requests\n\ndef run():\n    return 1\n", runtime="full")
 
-    assert (line, message) == (2, "The module requests is not installed here, as nothing is.")
+    assert line == 2
+    assert "requests is not installed" in message
 
 
 def test_a_helper_module_needs_no_run() -> None:

@@ -152,10 +152,8 @@ def test_a_runner_that_is_not_there_refuses_s47(settings: Any) -> None:
 
     error: Any = ran("def run(): return 1\n", runtime="full").error
 
-    assert (error.kind, error.message) == (
-        "Unavailable",
-        "Full Python is switched off: the operator sets TOOLHUB_FULL_PYTHON to allow it.",
-    )
+    assert error.kind == "Unavailable"
+    assert "TOOLHUB_FULL_PYTHON" in error.message
 
 
 def test_what_the_host_raises_beside_its_own_errors_goes_through(runtime: str) -> None:

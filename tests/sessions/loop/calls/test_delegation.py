@@ -283,9 +283,9 @@ def test_an_agent_may_ask_a_third_one_and_the_fourth_below_the_member_asks_nobod
         depths = list(ChatSession.objects.order_by("depth").values_list("depth", flat=True))
         (deepest,) = Turn.objects.filter(session__depth=3)
     assert depths == [0, 1, 2, 3]
-    assert results_of(deepest) == [
-        {"success": False, "error": "Agents asked each other 3 times over; do this part yourself."}
-    ]
+    (refused,) = results_of(deepest)
+    assert refused["success"] is False
+    assert "asked each other 3 times" in refused["error"]
     assert (deepest.answer, reread(turn).answer) == ("Done 3", "Done 0")
     assert open_turns() == 0
 
@@ -345,10 +345,9 @@ def test_a_turn_asks_other_agents_so_many_times_and_no_more(
     turn = work(accept(session))
     work_all()
 
-    assert results_of(turn)[1] == {
-        "success": False,
-        "error": "This message has used up its 1 calls of other agents; go on alone.",
-    }
+    refused = results_of(turn)[1]
+    assert refused["success"] is False
+    assert "used up its 1 calls of other agents" in refused["error"]
     assert (len(children_of(turn)), reread(turn).answer) == (1, "Enough.")
 
 

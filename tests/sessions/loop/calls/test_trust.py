@@ -80,12 +80,9 @@ def test_text_from_outside_keeps_back_what_needs_trust_and_says_since_when(
     _, refused, done = tool_steps_of(turn)
     assert (turn.untrusted_since, is_untrusted(session)) == (2, True)
     assert (refused.status, done.status) == (StepStatus.REFUSED, StepStatus.DONE)
-    assert json.loads(refused.result_sent) == {
-        "success": False,
-        "error": "Not run. This conversation holds text from outside since step 2 (a result of uuid)."
-        " task_create needs a conversation without any. Tell the user what you wanted to do, and why.",
-        "denied_tool": "task_create",
-    }
+    told = json.loads(refused.result_sent)
+    assert (told["success"], told["denied_tool"]) == (False, "task_create")
+    assert "since step 2 (a result of uuid)" in told["error"]
 
 
 def test_without_text_from_outside_it_runs(session: ChatSession, provider: ScriptedOpenAI) -> None:
@@ -118,7 +115,7 @@ def test_later_turns_of_the_session_are_untrusted_from_the_start(
     turn = run(session, "Now write it down")
 
     assert (turn.untrusted_since, results(turn)) == (0, [StepStatus.REFUSED])
-    assert "text from outside from before this message" in tool_steps_of(turn)[0].result_sent
+    assert "from outside from before this message" in tool_steps_of(turn)[0].result_sent
 
 
 def test_a_turn_that_was_queued_meanwhile_is_untrusted_too(session: ChatSession, provider: ScriptedOpenAI) -> None:

@@ -376,10 +376,7 @@ def test_a_provider_that_is_not_there_is_tried_and_told() -> None:
     asked = ask(provider)
 
     assert asked.error is not None
-    assert (asked.error.code, str(asked.error)) == (
-        "provider_unreachable",
-        "The provider cannot be reached, or broke off.",
-    )
+    assert asked.error.code == "provider_unreachable"
 
 
 def test_a_silent_provider_times_out(provider: ScriptedOpenAI, settings: Settings) -> None:
@@ -489,7 +486,8 @@ def test_a_long_message_is_cut_and_storable(provider: ScriptedOpenAI) -> None:
 
     asked = ask(provider)
 
-    assert str(asked.error) == ("The provider rejected the request (400): " + "x" * 400)[:400]
+    told = str(asked.error)
+    assert (len(told), "(400): xx" in told) == (400, True)
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
@@ -652,7 +650,7 @@ def test_a_private_address_that_nobody_listed_is_refused(
     turn = run(session)
 
     assert (turn.status, turn.error_code, provider.requests) == (TurnStatus.FAILED, "provider_refused", [])
-    assert turn.error_message.startswith("The provider's address is not allowed: 127.0.0.1 is a private address")
+    assert "127.0.0.1 is a private address" in turn.error_message
 
 
 @turns

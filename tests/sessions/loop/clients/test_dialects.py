@@ -121,7 +121,8 @@ def test_a_lesson_is_on_record_with_the_providers_words(session: ChatSession, pr
     with organisation_scope(session.organisation_id):
         entry = AuditEntry.objects.get(action="model.learn")
         (lesson,) = lessons_of(LanguageModel.objects.get().learned)
-    assert (entry.actor, entry.after["learned"]) == (None, "max_tokens is sent as max_completion_tokens.")
+    assert entry.actor is None
+    assert entry.after["learned"].endswith("sent as max_completion_tokens.")
     assert lesson.because.startswith("Unsupported parameter: 'max_tokens'")
     assert lesson.at
 

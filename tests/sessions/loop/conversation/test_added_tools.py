@@ -544,7 +544,7 @@ def test_mr_40_a_tool_that_is_loaded_again_is_not_declared_a_second_time(
         assert_begins_as(body, before)
     assert added(provider.bodies[-1]) == [CLOCK]
     _, back = words(provider.bodies[-1])
-    assert back == "These tools are available again: current_time, date_arithmetic."
+    assert back.endswith(" again: current_time, date_arithmetic.")
     assert [step.status for step in tool_steps_of(turn)] == [StepStatus.DONE, StepStatus.DONE]
 
 
@@ -557,11 +557,11 @@ def test_mr_40_the_model_is_told_of_what_came_and_went_since_and_of_nothing_else
         change(session, name)
         run(session, "And now?")
 
-    assert words(provider.bodies[-1]) == [
-        "These tools are not available any more, and a call of one is refused: current_time, date_arithmetic.",
-        "These tools are not available any more, and a call of one is refused: uuid.",
-        "These tools are available again: uuid.",
-    ]
+    both_went, one_went, one_came = words(provider.bodies[-1])
+    assert both_went.startswith("These tools are not available any more")
+    assert both_went.endswith(" refused: current_time, date_arithmetic.")
+    assert one_went.endswith(" refused: uuid.")
+    assert one_came.endswith(" available again: uuid.")
 
 
 def test_mr_40_long_lists_of_tools_are_cut_for_people_and_whole_for_the_model(
@@ -948,9 +948,8 @@ def test_mr_40_an_own_tool_that_the_agent_lost_stays_declared_and_is_refused(
     turn = run(session, "One and one?")
 
     assert_begins_as(provider.bodies[1], provider.bodies[0])
-    assert words(provider.bodies[1]) == [
-        "These tools are not available any more, and a call of one is refused: calculator."
-    ]
+    (went,) = words(provider.bodies[1])
+    assert went.endswith(" refused: calculator.")
     assert [step.status for step in tool_steps_of(turn)] == [StepStatus.REFUSED]
 
 

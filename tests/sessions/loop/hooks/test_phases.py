@@ -138,7 +138,7 @@ def test_a_failed_hook_that_must_not_let_turns_run_fails_the_turn(
     turn = run(session)
 
     assert (turn.status, turn.error_code) == (TurnStatus.FAILED, "hook_failed")
-    assert turn.error_message == "The hook h failed, and turns do not run while it fails."
+    assert turn.error_message.startswith("The hook h failed")
     assert provider.requests == []
 
 

@@ -87,7 +87,7 @@ def test_the_second_model_goes_on_where_the_first_cannot(
     assert len(provider.requests) <= requests
     assert second.requests[0]["model"] == "spare"
     (note,) = steps_of(turn, StepKind.NOTE)
-    assert note.text.startswith("spare of Second goes on in place of scripted: ")
+    assert note.text.startswith("spare of Second goes on in place of ")
     (reply,) = steps_of(turn, StepKind.MODEL)
     assert reply.origin.endswith(" spare")
 

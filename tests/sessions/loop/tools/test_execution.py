@@ -32,6 +32,8 @@ from tests.sessions.run_turns import check_text, run, tool_steps_of
 from toolhub.tenants.models import Membership, Organisation, User
 from toolhub.tenants.rows.scope import organisation_scope
 
+#: The text of ZK-29.
+UNKNOWN = "Unknown or inactive tool: "
 CONTEXT = ToolContext(
     organisation_id=1, membership_id=1, agent="starter", workspace=Path("workspace"), now=timezone.now, timeout=5.0
 )
@@ -210,8 +212,8 @@ def test_calls_left_behind_count_against_their_organisation_until_they_end(
     assert json.loads(refused[1])["error"] == execution.STILL_RUNNING
     assert "did not answer within" in others[1]
     assert again == (StepStatus.DONE, "back")
-    assert "The tool probe did not come back and is left behind: 2 of organisation 71" in caplog.text
-    assert "A call of organisation 71 is refused: 2 calls are left behind" in caplog.text
+    assert "left behind: 2 of organisation 71" in caplog.text
+    assert "organisation 71 is refused: 2 calls" in caplog.text
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -241,7 +243,7 @@ def test_a_schema_from_outside_that_never_ends_holds_one_child_and_not_the_worke
     fits = execution.read_arguments(spec, Call("i", "from_outside", "{}"), acme.pk)
 
     assert isinstance(refused, execution.Outcome)
-    assert json.loads(refused.result)["error"].startswith("The arguments could not be checked: This is too complex")
+    assert "This is too complex" in json.loads(refused.result)["error"]
     assert fits == {}
     assert time.monotonic() - begun < 20
 
@@ -378,10 +380,9 @@ def test_zk29_a_tool_outside_the_selection_is_unknown(session: ChatSession, prov
     (step,) = tool_steps_of(run(session))
 
     assert "date_arithmetic" not in [tool["function"]["name"] for tool in provider.requests[0]["tools"]]
-    assert (step.status, json.loads(step.result_sent)) == (
-        StepStatus.REFUSED,
-        {"success": False, "error": "Unknown or inactive tool: date_arithmetic", "next_step": NO_AGENT},
-    )
+    told = json.loads(step.result_sent)
+    assert told.pop("error") == f"{UNKNOWN}date_arithmetic"
+    assert (step.status, told) == (StepStatus.REFUSED, {"success": False, "next_step": NO_AGENT})
 
 
 @turns
@@ -393,6 +394,4 @@ def test_a_tool_of_another_organisation_is_unknown(
 
     turn: Turn = run(session)
 
-    assert [json.loads(step.result)["error"] for step in tool_steps_of(turn)] == [
-        "Unknown or inactive tool: calculator_of_globex"
-    ]
+    assert [json.loads(step.result)["error"] for step in tool_steps_of(turn)] == [f"{UNKNOWN}calculator_of_globex"]

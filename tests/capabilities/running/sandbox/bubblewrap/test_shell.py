@@ -183,7 +183,7 @@ def test_what_is_stopped_before_it_begins_does_not_begin(workspace: Path) -> Non
 
     ran = run_shell("touch ran", workspace, organisation_id=1, seconds=10, stopped=stopped)
 
-    assert ran.ended == "It was ended because the turn was stopped."
+    assert "the turn was stopped" in ran.ended
     assert not (workspace / "ran").exists()
 
 
@@ -235,7 +235,7 @@ def test_a_stopped_turn_ends_the_command(workspace: Path) -> None:
 
     result = run_shell("sleep 60", workspace, organisation_id=1, seconds=60, stopped=stopped)
 
-    assert result.ended == "It was ended because the turn was stopped."
+    assert "the turn was stopped" in result.ended
 
 
 def test_s44_an_endless_output_ends(workspace: Path) -> None:
