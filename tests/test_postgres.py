@@ -36,6 +36,7 @@ FILES = {
     "tests/sessions/worker/test_worker.py": 15,
     "tests/sessions/turns/test_queue.py": 25,
     "tests/sessions/loop/model_calls/test_refused_tools.py": 25,
+    "tests/sessions/loop/test_masked_calls.py": 7,
     "tests/capabilities/test_names.py": 12,
     "tests/capabilities/running/credentials/test_refreshing.py": 15,
     "tests/sessions/loop/calls/test_delegation.py": 38,

@@ -29,6 +29,7 @@ from sessions.models import (
 )
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.fencing import hold, insert_event
+from sessions.turns.masking import mask_ended
 from sessions.turns.spending import HAS_RESERVATION, has_reservation, owned_with_reservation, release_held
 from sessions.turns.waiting import open_children, resume
 
@@ -67,6 +68,7 @@ def end_unclaimed(turns: QuerySet[Turn], ending: Ending) -> None:
     why = ending.message if ending.status == TurnStatus.CANCELLED else PARENT_ENDED
     after = Turn.objects.filter(pk=turn.pk).annotate(**_aftermath()).values(*AFTERMATH).get()
     follow_up(turn.pk, after, row["parent_step__turn_id"], why)
+    mask_ended(turn.pk)
     ring_next(turn.session_id)
 
 

@@ -63,6 +63,7 @@ from sessions.turns.leases import (
     release_reservation,
     renew,
 )
+from sessions.turns.masking import mask_ended, masked_fields
 from sessions.turns.new_steps import COLUMNS, calls_of, insert_steps, new_step
 from sessions.turns.replies import Prompt, ReplyRecord
 from sessions.turns.spending import HAS_RESERVATION, settle
@@ -147,7 +148,18 @@ _STARTED = Update(
 _OUTCOME = Update(
     lambda: Step.objects.filter(pk=param(Step, "id", "step"), status__in=(StepStatus.STARTED, StepStatus.WAITING)),
     dict.fromkeys(
-        ("status", "result", "result_sent", "is_malformed", "hooked_result", "hooks", "structured", "promised")
+        (
+            "status",
+            "arguments",
+            "display",
+            "result",
+            "result_sent",
+            "is_malformed",
+            "hooked_result",
+            "hooks",
+            "structured",
+            "promised",
+        )
     )
     | {"ended_at": Now()},
     ("id",),
@@ -336,17 +348,19 @@ def finish_step(
     files: Sequence[StepFile] = (),
     waited: bool = False,
     is_task_left: bool = False,
+    secrets: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Store the outcome of a step that was started, and return the turn's counters. The first outcome stays.
 
     `hooked_result` is the result as hooks changed it, `hooks` the effect of each of them, behind those that the step
     has already. `structured` and `files` came with the result, `promised` names tools that come with the next model
     call. `waited` says that the call waited for something meanwhile, and `is_task_left` that its far side still works
-    on it: a sweep asks it to stop. With the first `untrusted` one, text from outside, the turn and its session hold
-    such text from here on.
+    on it: a sweep asks it to stop. `secrets` are masked in what the step keeps of the arguments. With the first
+    `untrusted` one, text from outside, the turn and its session hold such text from here on.
     """
     outcome = {
         "status": status,
+        **masked_fields(step.arguments, step.display, secrets),
         "result": result,
         "result_sent": result_sent,
         "is_malformed": malformed,
@@ -439,6 +453,8 @@ def finish(
             Turn.objects.filter(pk=claim.turn_id).update(last_event=last)
         insert_events(claim.organisation_id, claim.turn_id, last, *events)
         follow_up(claim.turn_id, turn, claim.parent_id)
+        if status != TurnStatus.DONE:
+            mask_ended(claim.turn_id)
 
 
 def finish_stopped(claim: Claim, *, half: ReplyRecord | None = None) -> None:

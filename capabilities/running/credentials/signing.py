@@ -34,16 +34,19 @@ LAST_USE_EVERY = timedelta(minutes=1)
 MOST_SCOPES = 100
 
 
-#: Seconds that a credential may take to be fetched, where only its secrets are wanted.
-SIGNING_SECONDS = 2.0
-
-
 def secrets_for(spec: ToolSpec, membership_id: int) -> Sequence[str]:
-    """Return the secrets that sign the member's calls of the tool now, which no record of the calls may show; none
-    where they cannot be had. The queries of `credential_for`."""
+    """Return the secrets that sign the member's calls of the tool, as they are stored now, which no record of the calls
+    may show; none where they cannot be had. No query for a tool without a credential; else one or two, and no request
+    for a new token."""
+    service = registry.services.get(spec.service)
     try:
-        return credential_for(spec, membership_id, at_most=SIGNING_SECONDS).secrets
-    except (CallWaits, ToolError):
+        if service is not None:
+            return secrets_of(service, service_values(service))
+        if spec.credential_id is None:
+            return ()
+        credential = _credential(spec.credential_id)
+        return signed_with(credential, _secret_of(credential, membership_id)).secrets
+    except (CallWaits, SecretUnreadable, ToolError):
         return ()
 
 
@@ -67,13 +70,18 @@ def credential_for(spec: ToolSpec, membership_id: int, *, at_most: float) -> Cre
 def stored_credential(credential_id: int, membership_id: int | None, *, at_most: float) -> Credential:
     """Return the credential that signs with a stored one, given by its key, such as an MCP server's. `membership_id`
     None: nobody calls, so that only one of the organisation can sign. Raises as `credential_for`."""
-    credential = StoredCredential.objects.select_related("organisation").defer("client_secret").get(pk=credential_id)
+    credential = _credential(credential_id)
     secret = _secret_of(credential, membership_id)
     secret.credential = credential
     if credential.kind == CredentialKind.OAUTH:
         secret = fresh(secret, at_most=at_most)
     _note_use(secret)
     return signed_with(credential, secret)
+
+
+def _credential(credential_id: int) -> StoredCredential:
+    """One query."""
+    return StoredCredential.objects.select_related("organisation").defer("client_secret").get(pk=credential_id)
 
 
 def _secret_of(credential: StoredCredential, membership_id: int | None) -> StoredSecret:

@@ -10,10 +10,12 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from capabilities.choosing.pipeline.runtime_layers import in_force, layers_for
-from capabilities.choosing.pipeline.specs import current_specs
+from capabilities.choosing.pipeline.specs import current_specs, specs
 from capabilities.common.queued_rows import claim_unrung
 from capabilities.contract.context import LinkNeeded, ToolError
-from capabilities.running.credentials.signing import credential_for
+from capabilities.contract.masking import masked_json
+from capabilities.models import Tool
+from capabilities.running.credentials.signing import credential_for, secrets_for
 from sessions.loop.calls.approvals import why_not_by_hand
 from sessions.loop.clients.replies import Call
 from sessions.loop.conversation.history import OUTCOME_UNKNOWN
@@ -45,6 +47,7 @@ def run_trial(public_id: UUID) -> None:
         outcome = _outcome(run)
         TrialRun.objects.filter(pk=run.pk, status=TrialStatus.RUNNING).update(
             status=TrialStatus(outcome.status.value),
+            arguments=_masked_arguments(run),
             result=outcome.result_sent,
             result_chars=len(outcome.result),
             ended_at=Now(),
@@ -83,6 +86,12 @@ def _claim(public_id: UUID) -> TrialRun | None:
             status=TrialStatus.RUNNING, deadline_at=from_now(run.tool_version.timeout + GRACE)
         )
         return run if taken else None
+
+
+def _masked_arguments(run: TrialRun) -> str:
+    """The arguments without the secrets that sign the member's calls of the tool. Two queries or three."""
+    found = specs(Tool.objects.filter(versions=run.tool_version_id))
+    return masked_json(run.arguments, secrets_for(found[0], run.membership_id)) if found else run.arguments
 
 
 def _outcome(run: TrialRun) -> Outcome:

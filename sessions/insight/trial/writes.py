@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404
 
 from capabilities.choosing.pipeline.specs import current_specs
 from capabilities.common.text import storable
-from capabilities.contract.masking import masked_in
+from capabilities.contract.masking import masked_json
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Tool
 from capabilities.running.credentials.signing import secrets_for
@@ -76,7 +76,7 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
     if isinstance(arguments, Outcome):
         return arguments
     text = json.dumps(arguments, ensure_ascii=False)
-    told = masked_in(text, secrets_for(spec, actor.pk))
+    told = masked_json(text, secrets_for(spec, actor.pk))
     with transaction.atomic():
         hold_organisation(actor.organisation_id)
         open_runs = TrialRun.objects.filter(status__in=OPEN_TRIALS)

@@ -36,6 +36,7 @@ from sessions.loop.tools.execution import Outcome
 from sessions.models import Approval, ApprovalKind, ApprovalStatus, StepStatus
 from sessions.turns import asked
 from sessions.turns.fencing import Claim
+from sessions.turns.masking import masked_fields
 from toolhub.tenants.models import Access
 
 if TYPE_CHECKING:
@@ -103,8 +104,9 @@ def unanswered(prepared: Prepared) -> Outcome:
 
 
 def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
-    """Ask somebody of this pending call, whose secrets they do not see; `fields` are what its step says from now on. Or
-    why nobody can be asked, as the model reads it. One transaction, and the queries of `secrets_for`."""
+    """Ask somebody of this pending call, whose secrets they see neither here nor in its step; `fields` are what that
+    says from now on. Or why nobody can be asked, as the model reads it. One transaction, and the queries of
+    `secrets_for`."""
     turn, spec, step = prepared.turn.row, prepared.spec, prepared.step
     secrets = secrets_for(spec, turn.membership_id)
     arguments = canonical_json(masked_value(prepared.effective.values, secrets))
@@ -137,7 +139,8 @@ def ask(claim: Claim, prepared: Prepared, **fields: Any) -> Outcome | None:
         allows_consent=terms.allows_consent,
         expires_at=timezone.now() + timedelta(hours=min(terms.expires_after, MAX_HOURS)),
     )
-    asked.ask(claim, approval, **fields)
+    shown = {name: fields.get(name, getattr(step, name)) for name in ("arguments", "display")}
+    asked.ask(claim, approval, **fields | masked_fields(**shown, secrets=secrets))
     return None
 
 

@@ -19,6 +19,7 @@ from sessions.loop.model_calls.client_requests import left_to_client
 from sessions.loop.tools import execution
 from sessions.models import Step, StepStatus, ToolSet
 from sessions.turns import ledger
+from sessions.turns.masking import mask_reply
 
 
 def answer_calls(turn: RunningTurn, step: Step, *, at_limit: bool) -> list[Step]:
@@ -63,6 +64,13 @@ def _why_not_run(step: Step, at_limit: bool) -> str:
     if step.finish_reason == "length":
         return "Not run: the reply was cut off in the middle of the calls. Ask for less at once."
     return f"Not run: only {settings.TOOLHUB_CALLS_PER_ROUND} calls of one reply are run. Ask again for the rest."
+
+
+def mask_calls(turn: RunningTurn, reply: Step) -> None:
+    """Mask the secrets in the arguments of a reply whose calls are answered, or left to the client, before it goes back
+    to the model. Queries and errors as `mask_reply`."""
+    calls = turn.steps.of_round(reply.round).values()
+    mask_reply(turn.claim, reply, calls, turn.steps.secrets, membership_id=turn.row.membership_id)
 
 
 def can_read_on(turn: RunningTurn, reply: Step) -> bool:

@@ -18,7 +18,7 @@ from django.utils import timezone
 from capabilities.common.text import storable, storable_json
 from capabilities.contract.approvals import MAX_SHOWN, USUAL_HOURS, digest_of
 from capabilities.contract.context import CallWaits, InputNeeded, LinkNeeded, Resumed, TaskStarted
-from capabilities.contract.masking import masked_in
+from capabilities.contract.masking import masked_in, masked_value
 from capabilities.contract.wire import canonical_json
 from sessions.access import own_session
 from sessions.loop.calls.approvals import moment_text, refused, who_answered
@@ -141,7 +141,7 @@ def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approva
         kind=ApprovalKind.LINK if isinstance(waits, LinkNeeded) else ApprovalKind.INPUT,
         tool_id=spec.tool_id,
         tool_version_id=spec.version_id,
-        arguments=canonical_json(ready.arguments)[:MAX_SHOWN],
+        arguments=canonical_json(masked_value(ready.arguments, secrets))[:MAX_SHOWN],
         digest=digest_of(spec.name, spec.sha256, ready.arguments),
         source=spec.name,
         for_people=masked_in(storable(str(waits), MAX_MESSAGE), secrets),
@@ -151,8 +151,7 @@ def _asked(ready: Prepared, waits: CallWaits, secrets: Sequence[str]) -> Approva
         approval.url, approval.is_own_url = waits.url, waits.is_own
         approval.credential_id = spec.credential_id if waits.is_own else None
     elif isinstance(waits, InputNeeded):
-        form = json.dumps(storable_json(dict(waits.schema), MAX_FORM), ensure_ascii=False)
-        approval.form = json.loads(masked_in(form, secrets))
+        approval.form = masked_value(storable_json(dict(waits.schema), MAX_FORM), secrets)
     return approval
 
 

@@ -21,7 +21,7 @@ from uuid import uuid5
 from capabilities.contract.context import LinkNeeded, ToolError
 from capabilities.contract.loading import READ_RESULT
 from capabilities.contract.spec import ToolSpec
-from capabilities.running.credentials.signing import credential_for
+from capabilities.running.credentials.signing import credential_for, secrets_for
 from capabilities.running.kinds.lines import display
 from sessions.loop.calls import approvals, call_waits, delegation, tracing
 from sessions.loop.calls.called_tools import ResolvedCall, resolve_call
@@ -85,12 +85,22 @@ def answer_call(turn: RunningTurn, reply: Step, step: Step, tools: Mapping[str, 
     if outcome is None:
         steps.was_asked = True
         return
-    outcome, files = with_files(outcome, step)
+    secrets = _secrets(turn, wanted.spec, step)
+    outcome, files = with_files(execution.masked(outcome, secrets), step)
     if wanted.spec is not None:
         number = number_of(turn.row, step) if READ_RESULT in tools else ""
         outcome = execution.capped(outcome, wanted.spec, turn.model.context_window, step=number)
     is_left = call_waits.is_poll(wait) and not isinstance(ready, Prepared)
-    _finish(turn, step, outcome, wait, files, is_task_left=is_left)
+    _finish(turn, step, outcome, wait, files, is_task_left=is_left, secrets=secrets)
+
+
+def _secrets(turn: RunningTurn, spec: ToolSpec | None, step: Step) -> Sequence[str]:
+    """The secrets that sign the call, whether it ran or was answered without a run. The queries of `secrets_for` where
+    it did not run."""
+    known = turn.steps.secrets
+    if step.pk not in known:
+        known[step.pk] = () if spec is None else secrets_for(spec, turn.row.membership_id)
+    return known[step.pk]
 
 
 def _call_of(reply: Step, step: Step) -> Call:
@@ -177,6 +187,7 @@ def _finish(
     files: Sequence[StepFile],
     *,
     is_task_left: bool,
+    secrets: Sequence[str],
 ) -> None:
     """Store what came of the call. Raises CancelRequested where the turn may not go on behind it."""
     counters = ledger.finish_step(
@@ -194,6 +205,7 @@ def _finish(
         files=files,
         waited=wait is not None,
         is_task_left=is_task_left,
+        secrets=secrets,
     )
     turn.registry_version = counters["registry"]
     keep_trust(turn.row, counters)
@@ -201,8 +213,8 @@ def _finish(
 
 
 def _run(ready: Prepared, wait: CallWait | None) -> Outcome | None:
-    """Run a call that has begun, or go on with it; None where it waits now, which is on record then. The queries of
-    `credential_for`. Raises as `call_waits.wait_for`."""
+    """Run a call that has begun, or go on with it; None where it waits now, which is on record then. Notes what signed
+    it in the turn's steps. The queries of `credential_for`. Raises as `call_waits.wait_for`."""
     turn, spec, step = ready.turn, ready.spec, ready.step
     left = turn.held.deadline(turn.row.deadline_at) - time.monotonic()
     key = str(uuid5(turn.row.pk, f"{step.round}:{step.call_index}"))
@@ -215,6 +227,7 @@ def _run(ready: Prepared, wait: CallWait | None) -> Outcome | None:
         return execution.failure(str(error))
     except LinkNeeded as needed:
         return call_waits.wait_for(turn.claim, ready, wait, needed, None)
+    turn.steps.secrets[step.pk] = credential.secrets
 
     def still_running(seconds: float) -> None:
         with suppress(ledger.LeaseLost):  # whoever holds the turn is told elsewhere

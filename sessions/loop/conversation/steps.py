@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import Case, Exists, OuterRef, When
@@ -28,6 +28,8 @@ class Steps:
     call_waits: dict[int, CallWait] = field(default_factory=dict)
     #: Whether a call of the last reply waits for a person, or for a far side.
     was_asked: bool = False
+    #: Secrets that sign the calls which this worker answered, by the key of the call's step.
+    secrets: dict[int, Sequence[str]] = field(default_factory=dict)
 
     @property
     def waits(self) -> bool:

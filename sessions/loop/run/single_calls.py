@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from capabilities.choosing.pipeline.counts import counted_for
 from capabilities.choosing.pipeline.stages import Selection
-from sessions.loop.calls.batch import answer_calls, can_read_on
+from sessions.loop.calls.batch import answer_calls, can_read_on, mask_calls
 from sessions.loop.clients.replies import Call
 from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.steps import read_steps, steps_of
@@ -30,13 +30,14 @@ def answer_single_call(turn: RunningTurn, call: dict[str, Any]) -> dict[str, Any
     while True:
         answer_calls(turn, made, at_limit=False)
         steps = turn.steps
-        if not steps.waits:
-            return {}
-        reads_on = steps.was_delegated and can_read_on(turn, made)
-        settle(turn, was_asked=steps.was_asked, can_read_on=reads_on)
-        turn.steps = read_steps(turn.row)
-        if not any(each.is_unanswered for each in turn.steps.calls):
-            return {}
+        if steps.waits:
+            reads_on = steps.was_delegated and can_read_on(turn, made)
+            settle(turn, was_asked=steps.was_asked, can_read_on=reads_on)
+            turn.steps = read_steps(turn.row)
+            if any(each.is_unanswered for each in turn.steps.calls):
+                continue
+        mask_calls(turn, made)
+        return {}
 
 
 def _begin(turn: RunningTurn, call: dict[str, Any]) -> None:

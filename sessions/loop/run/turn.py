@@ -22,7 +22,7 @@ from capabilities.language_models.providers.lessons import Lesson
 from capabilities.language_models.providers.resolve import resolve_model
 from capabilities.running.kinds.lines import display
 from sessions.loop.calls import tracing
-from sessions.loop.calls.batch import answer_calls, can_read_on
+from sessions.loop.calls.batch import answer_calls, can_read_on, mask_calls
 from sessions.loop.clients.attempts import Asking, Question
 from sessions.loop.clients.errors import CallStopped, ModelBusy, ModelError, SearchRefused, ToolsRefused
 from sessions.loop.clients.finishing import CUT, FILTERED
@@ -169,6 +169,7 @@ def _answer(turn: RunningTurn) -> dict[str, Any]:
                 turn.steps = read_steps(turn.row)
                 if any(call.is_unanswered for call in turn.steps.calls):
                     continue  # a person answered meanwhile
+            mask_calls(turn, last)
             if left:
                 ledger.return_steps(turn.claim, left)
                 return {"answer": last.text}

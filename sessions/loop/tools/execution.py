@@ -32,7 +32,7 @@ from capabilities.common.text import storable, storable_value
 from capabilities.contract.context import CallWaits, Credential, LinkNeeded, ToolContext, ToolError
 from capabilities.contract.envelope import Envelope
 from capabilities.contract.loading import CREATE_TOOL
-from capabilities.contract.masking import masked_bytes, masked_in
+from capabilities.contract.masking import masked_bytes, masked_in, masked_json, masked_value
 from capabilities.contract.rendering import restored, schema_with_other_names
 from capabilities.contract.result_cap import cut, result_cap
 from capabilities.contract.result_edits import with_note
@@ -345,12 +345,20 @@ def _outcome_of(result: ToolResult, secrets: Sequence[str]) -> Outcome:
     """Build the outcome of a tool's result, without these secrets, and with the files that may be kept."""
     files, left_out = fitting(result.files)
     text = masked_in("\n".join([result.text, *left_out]), secrets)
-    structured = None
-    if result.structured is not None:
-        structured = json.loads(masked_in(json.dumps(result.structured, ensure_ascii=False), secrets))
+    structured = masked_value(result.structured, secrets)
     outcome = failure(text) if result.is_error else Outcome(StepStatus.DONE, text, text)
     files = tuple(replace(each, content=masked_bytes(each.content, secrets)) for each in files)
     return replace(outcome, untrusted=True, files=files, structured=structured)
+
+
+def masked(outcome: Outcome, secrets: Sequence[str]) -> Outcome:
+    """The outcome without these secrets in what the loop and its hooks say of the call."""
+    if not secrets:
+        return outcome
+    texts: dict[str, Any] = {
+        name: masked_json(getattr(outcome, name), secrets) for name in ("result", "result_sent", "hooked_result")
+    }
+    return replace(outcome, **texts)
 
 
 def waiting_outcome(waits: CallWaits, secrets: Sequence[str] = ()) -> Outcome:
