@@ -106,6 +106,16 @@ def test_only_counts_that_can_be_are_kept(usage: Any, kept: Usage | None) -> Non
     assert built({"choices": [], "usage": usage}).usage == kept
 
 
+def test_usage_in_a_choice_is_read_as_moonshot_sends_it() -> None:
+    usage = {"prompt_tokens": 19, "completion_tokens": 13, "total_tokens": 32, "cached_tokens": 16}
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": usage}]}
+
+    found = built({"choices": [{"index": 0, "delta": {"content": "Hello."}}]}, last).usage
+
+    assert found is not None
+    assert (found.input, found.cached, found.output) == (19, 16, 13)
+
+
 def test_a_reply_is_bounded() -> None:
     reply = built(
         chunk({"content": "x" * (MAX_TEXT + 5)}),

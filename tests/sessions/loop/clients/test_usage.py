@@ -41,6 +41,13 @@ REPORTED: dict[str, tuple[str, Dialect, dict[str, Any], tuple[int, int, int, int
         },
         (5000, 3000, 1500, 700, 512),
     ),
+    # What was cached stands beside the counts; in a stream all of it is in the last choice.
+    "moonshot": (
+        "https://api.moonshot.ai/v1",
+        Dialect.CHAT,
+        {"prompt_tokens": 1310, "completion_tokens": 94, "total_tokens": 1404, "cached_tokens": 1280},
+        (1310, 1280, 0, 94, 0),
+    ),
     "azure": (
         "https://acme.openai.azure.com/openai/v1",
         Dialect.CHAT,
