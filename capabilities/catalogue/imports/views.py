@@ -155,8 +155,10 @@ def _review(
     sent: QueryDict = request.GET if form is None else request.POST
     address = FoundAddress(sent)
     page = found_page(tool_import, address.wanted(), **address.place)
+    ticked = set(request.POST.getlist("tools"))
     for row in page.rows:
         _mark(row, member)
+        row.is_ticked = str(row.public_id) in ticked  # type: ignore[attr-defined]
     stored = _credentials_for(tool_import)
     suggested = suggested_credential(tool_import, stored)
     numbers = review_numbers(tool_import)
@@ -177,6 +179,7 @@ def _review(
         "servers": summary.get("servers", []),
         "needed": summary.get("credentials", []),
         "form": form,
+        "sent": {name: request.POST.get(name, "") for name in ("effect", "ask", "in_untrusted")},
         "categories": categories_of(member),
         "credentials": stored,
         "may_add_category": member.has_right(Right.CATALOGUE),

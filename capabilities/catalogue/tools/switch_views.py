@@ -9,6 +9,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from capabilities.catalogue.previews import impact_of_switching_off
+from capabilities.catalogue.tools.bulk.kept import keep_form
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.catalogue.tools.views import mark_tool
 from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
@@ -63,6 +64,7 @@ def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
         changed = set_tools_enabled(names, enabled, actor=member)
     except ChangeRefused as error:
         messages.error(request, str(error))
+        keep_form(request)
     else:
         of_them = f"{changed} of {len(names)} tools" if changed != 1 else "1 tool"
         messages.success(request, f"Switched {of_them} {'on' if enabled else 'off'}.")

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.agents.agents.queries import agent_or_404
 from capabilities.catalogue.categories.queries import categories
+from capabilities.catalogue.tools.bulk.kept import kept_form
 from capabilities.catalogue.tools.forms import CatalogueFilter
 from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_or_404, tools_page
 from capabilities.catalogue.tools.search import by_tokens
@@ -56,6 +57,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         "sorts": address.fields["sort"].choices,  # type: ignore[attr-defined]
         "is_filtered": any(chosen[name] for name in ("q", "category", "state", "kind", "agent")),
         "may_switch": bool(reach),
+        "sent": kept_form(request) if reach else {},
         "may_set_approvals": member.has_right(Right.POLICIES),
         "may_use_nothing": may_use_nothing(member),
         "may_set_up": member.has_right(Right.CATALOGUE),

@@ -7,15 +7,13 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
+from capabilities.catalogue.tools.bulk.kept import FIELDS, keep_form
 from capabilities.catalogue.tools.bulk.writes import ToolsChange, ToolsChanged, change_tools
 from capabilities.common.pages import page_before
 from capabilities.common.refused import ChangeRefused
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
-
-#: Names of the fields that the form sets.
-FIELDS = ("effect", "category", "ask", "in_untrusted")
 
 
 @require_POST
@@ -33,6 +31,7 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
         done = change_tools(names, change, actor=member)
     except ChangeRefused as error:
         messages.error(request, f"{error} Nothing was changed.")
+        keep_form(request)
     else:
         messages.success(request, changed_text(done, len(names)))
     return redirect(page_before(request, member))

@@ -146,10 +146,14 @@ def test_a_decision_that_cannot_be_says_why(
     alice: Membership, read: Read, pets: Category, data: dict[str, Any], message: str
 ) -> None:
     tool_import = read(alice, pet("a"))
-    if data.get("tools") == "own":
+    is_own = data.get("tools") == "own"
+    if is_own:
         data = data | {"tools": ids(tool_import, "a")}
 
     answer = decide(alice, tool_import, act="accept", **data)
+
+    ticked = re.findall(r'name="tools"\s+value="[\w-]+"\s+checked', answer.content.decode())
+    assert len(ticked) == is_own
 
     assert answer.status_code == 422
     assert message in words(answer)

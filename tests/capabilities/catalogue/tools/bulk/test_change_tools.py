@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -147,6 +148,18 @@ def test_the_page_sets_the_ticked_and_says_how_many(tools: list[Tool], alice: Me
     assert "Changed 2 of 2 tools." in page
     assert "Nothing was changed." in refused
     assert [each[1] for each in state().values()] == ["read", "read", "external"]
+
+
+def test_a_refusal_keeps_ticks_and_fields_for_one_page(tools: list[Tool], alice: Membership, client: Client) -> None:
+    client.force_login(alice.user)
+    sent = {"names": ["a", "b", "nothing"], "effect": "write", "ask": "always"}
+
+    refused = client.post(reverse("tools_change", args=["acme"]), sent, follow=True).content.decode()
+    again = client.get("/o/acme/tools/").content.decode()
+
+    assert re.findall(r'value="(\w+)"\s+checked', refused) == ["a", "b"]
+    assert re.findall(r'<option value="(\w+)"\s+selected', refused) == ["write", "always"]
+    assert re.findall(r'value="(\w+)"\s+(?:checked|selected)', again) == []
 
 
 def test_the_page_is_not_there_for_another_organisation(tools: list[Tool], charlie: Membership, client: Client) -> None:
