@@ -306,8 +306,8 @@ def add_toolkits(organisation: Organisation) -> list[Toolkit]:
 
 
 def _add_toolkit(organisation: Organisation, wanted: StarterToolkit) -> Toolkit:
-    there = set(Tool.objects.filter(organisation=organisation, name__in=wanted.tools).values_list("name", flat=True))
-    lines = tuple(ToolkitLine(name) for name in wanted.tools if name in there)
+    existing = set(Tool.objects.filter(organisation=organisation, name__in=wanted.tools).values_list("name", flat=True))
+    lines = tuple(ToolkitLine(name) for name in wanted.tools if name in existing)
     return install_toolkit(organisation, ToolkitContent(wanted.name, wanted.description, lines))
 
 
@@ -341,7 +341,9 @@ def _add_agent(organisation: Organisation, model: LanguageModel, wanted: Starter
     own = Tool.objects.filter(organisation=organisation).order_by("category__name", "name")
     own = own.filter(Q(category__name__in=wanted.categories) | Q(name__in=wanted.tools))
     AgentTool.objects.bulk_create(AgentTool(organisation=organisation, agent=agent, tool=tool) for tool in own)
-    toolkits = {kit.name: kit for kit in Toolkit.objects.filter(organisation=organisation, name__in=wanted.allowed)}
+    toolkits = {
+        toolkit.name: toolkit for toolkit in Toolkit.objects.filter(organisation=organisation, name__in=wanted.allowed)
+    }
     allowed = [name for name in wanted.allowed if name in toolkits]
     AgentToolkit.objects.bulk_create(
         AgentToolkit(

@@ -52,8 +52,8 @@ class Environment:
         for name in sorted(os.environ):
             if name.upper().startswith(PREFIX) and name not in known:
                 near = get_close_matches(name.upper(), known, n=1, cutoff=0.6)
-                meant = f" Did you mean {near[0]}?" if near else ""
-                refuse(f"there is no setting {name}.{meant} See docs/settings.md, or take it out of the environment.")
+                hint = f" Did you mean {near[0]}?" if near else ""
+                refuse(f"there is no setting {name}.{hint} See docs/settings.md, or take it out of the environment.")
 
     def text(self, name: str, default: str, *, at_least: int = 0) -> str:
         value = self._read(name)

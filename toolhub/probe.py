@@ -53,8 +53,8 @@ def is_worker_alive(data_dir: Path) -> bool:
 
 def main(argv: Sequence[str]) -> bool:
     if argv == ["worker"]:
-        here = Path(__file__).resolve().parent.parent / "var"
-        return is_worker_alive(Path(os.environ.get("TOOLHUB_DATA_DIR") or here).expanduser())
+        data_dir = Path(__file__).resolve().parent.parent / "var"
+        return is_worker_alive(Path(os.environ.get("TOOLHUB_DATA_DIR") or data_dir).expanduser())
     return is_ready(
         os.environ.get("HOST", ""),
         int(os.environ.get("PORT") or 8000),

@@ -80,15 +80,15 @@ class MemberPowers:
         return sorted(found | self._later(other))
 
     def _adds(self, other: MemberPowers, key: int) -> bool:
-        mine, theirs = self.tools[key], other.tools[key]
+        own, others = self.tools[key], other.tools[key]
         if any(
-            self.reaches[right].covers(mine.category) and not other.reaches[right].covers(theirs.category)
+            self.reaches[right].covers(own.category) and not other.reaches[right].covers(others.category)
             for right in self.reaches
         ):
             return True
-        if not self.permissions.decide(mine.key).allowed:
+        if not self.permissions.decide(own.key).allowed:
             return False
-        return not other.permissions.decide(theirs.key).allowed or (mine.is_open and not theirs.is_open)
+        return not other.permissions.decide(others.key).allowed or (own.is_open and not others.is_open)
 
     def _later(self, other: MemberPowers) -> set[str]:
         """Return the names of tools that this opens and `other` does not, at each moment at which a grant of either
@@ -105,11 +105,11 @@ class MemberPowers:
         ]
         found = set()
         for moment in ends:
-            mine, theirs = self._permissions_at(moment), other._permissions_at(moment)
+            own, others = self._permissions_at(moment), other._permissions_at(moment)
             found |= {
                 self.tools[key].key.name
                 for key in touched
-                if mine.decide(self.tools[key].key).allowed and not theirs.decide(other.tools[key].key).allowed
+                if own.decide(self.tools[key].key).allowed and not others.decide(other.tools[key].key).allowed
             }
         return found
 

@@ -117,8 +117,8 @@ def run(
     deadline = time.monotonic() + wait
     memory = memory or MEMORY
     stopped = stopped or threading.Event()
-    places = _places_of_queries if job == "sqlite" else _places
-    with places.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if in_request() else None):
+    slots = _slots_of_queries if job == "sqlite" else _slots
+    with slots.taken(organisation_id, deadline, stopped, most_waiting=PEOPLE_WAITING if in_request() else None):
         if job == "sqlite":
             until = min(deadline, time.monotonic() + seconds)
             return _answer(job, arguments, until - time.monotonic(), until, stopped, most, memory)
@@ -290,6 +290,6 @@ class Places:
 
 
 _OF_CHILDREN = ("TOOLHUB_CHILD_PROCESSES", "TOOLHUB_CHILD_PROCESSES_PER_ORGANISATION")
-_places = Places(*_OF_CHILDREN)
+_slots = Places(*_OF_CHILDREN)
 #: Queries may take a minute, where all else takes seconds: nobody's check waits for them.
-_places_of_queries = Places(*_OF_CHILDREN)
+_slots_of_queries = Places(*_OF_CHILDREN)

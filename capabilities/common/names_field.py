@@ -52,8 +52,8 @@ def in_places(data: QueryDict, field: str, limit: int, prefix: str = "place-") -
     """The ticked names in the order of their places; those without one, or with the same, as they stand."""
     names = data.getlist(field)[: limit + 1]
 
-    def place(name: str) -> int:
+    def position(name: str) -> int:
         text = data.get(f"{prefix}{name}", "")
         return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 10**6
 
-    return tuple(dict.fromkeys(sorted(names, key=place)))
+    return tuple(dict.fromkeys(sorted(names, key=position)))

@@ -103,6 +103,6 @@ def shown_and_kept(
     if len(rows) <= SHOWN:
         return list(rows), "", 0
     shown = [row for row in rows if fits(row)][:SHOWN]
-    there = {id(row) for row in shown}
-    kept = [row for row in rows if id(row) not in there]
+    shown_ids = {id(row) for row in shown}
+    kept = [row for row in rows if id(row) not in shown_ids]
     return shown, urlencode([pair for row in kept for pair in fields(row)]), len(kept)

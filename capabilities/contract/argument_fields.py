@@ -46,7 +46,7 @@ def argument_fields(schema: Mapping[str, Any]) -> list[ArgumentField] | None:
 
 
 def _field(name: str, node: Mapping[str, Any], root: Mapping[str, Any], is_required: bool) -> ArgumentField:
-    said = node.get("description")
+    description = node.get("description")
     default = node.get("default")
     node = _without_null(node, root)
     kind, choices = _kind(node, root)
@@ -56,7 +56,7 @@ def _field(name: str, node: Mapping[str, Any], root: Mapping[str, Any], is_requi
         name=name,
         kind=kind,
         is_required=is_required,
-        description=said if isinstance(said, str) else "",
+        description=description if isinstance(description, str) else "",
         choices=choices,
         default="" if default in (None, "") else json.dumps(default, ensure_ascii=False),
         minimum=bounds[0],

@@ -107,18 +107,18 @@ def _offset(zone: tzinfo, at: datetime) -> timedelta | None:
     return at.astimezone(zone).utcoffset()
 
 
-def _change(zone: tzinfo, before: datetime, behind: datetime) -> datetime:
-    """The moment between these two from which on the clock is that of `behind`, to the second."""
-    offset = _offset(zone, behind)
-    while behind - before > timedelta(seconds=1):
-        middle = (before + (behind - before) / 2).replace(microsecond=0)
+def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
+    """The moment between these two from which on the clock is that of `after`, to the second."""
+    offset = _offset(zone, after)
+    while after - before > timedelta(seconds=1):
+        middle = (before + (after - before) / 2).replace(microsecond=0)
         if middle <= before:
             break
         if _offset(zone, middle) == offset:
-            behind = middle
+            after = middle
         else:
             before = middle
-    return behind.replace(microsecond=0)
+    return after.replace(microsecond=0)
 
 
 # -- Who counts on what ------------------------------------------------------------------------------------------------

@@ -76,12 +76,12 @@ ALLOWED = Decision(Verb.ALLOW)
 def strictest(decisions: Iterable[Decision]) -> Decision:
     """The first of the strictest decisions; ALLOWED where nobody says anything. Of several that ask, it asks under the
     terms of all of them."""
-    said = list(decisions)
-    first = max(said, key=lambda each: each.verb, default=ALLOWED)
+    given = list(decisions)
+    first = max(given, key=lambda each: each.verb, default=ALLOWED)
     if first.verb != Verb.ASK:
         return first
     terms = first.terms
-    for each in said:
+    for each in given:
         if each.verb == Verb.ASK:
             terms = terms.together(each.terms)
     return first if terms == first.terms else replace(first, terms=terms)
@@ -90,19 +90,19 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
 def decision_on(spec: ToolSpec, rules: Iterable[AskRule], ask: str) -> Decision | None:
     """Return the strictest decision of the rules that count for a call, the knob `ask` of its tool, and the tool
     itself; None where none says anything. An unknown value of the knob asks each time."""
-    said, tool = [], spec.name
+    found, tool = [], spec.name
     if asks_administrators(spec):
         why = f"{tool} asks the administrators of the service: nothing is done by the call itself."
-        said.append(_asking(ALWAYS, ASKED_BY_TOOL, why, Terms()))
+        found.append(_asking(ALWAYS, ASKED_BY_TOOL, why, Terms()))
     for rule in rules:
         why = rule.message or f"The approval rule {rule.name} asks before {tool} runs."
         terms = Terms(rule.expires_after, rule.needs_other_person, rule.when == FIRST_IN_SESSION)
-        said.append(_asking(rule.when, f"rule {rule.name}", why, terms))
+        found.append(_asking(rule.when, f"rule {rule.name}", why, terms))
     when = KNOB.get(ask, ALWAYS)
     if when != NEVER:
         why = f"The runtime settings of {tool} ask before it runs."
-        said.append(_asking(when, "setting ask", why, Terms(allows_consent=when == FIRST_IN_SESSION)))
-    return strictest(said) if said else None
+        found.append(_asking(when, "setting ask", why, Terms(allows_consent=when == FIRST_IN_SESSION)))
+    return strictest(found) if found else None
 
 
 def _asking(when: str, source: str, why: str, terms: Terms) -> Decision:

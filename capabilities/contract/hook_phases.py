@@ -134,7 +134,7 @@ def _run(
     hooks: Sequence[HookSpec],
     value: T,
     matches: Callable[[HookSpec, T], bool],
-    act: Act[T],
+    action: Act[T],
     is_over: Callable[[T], bool] = lambda value: False,
     *,
     is_beyond: Callable[[HookSpec, T], bool],
@@ -152,7 +152,7 @@ def _run(
         try:
             if hook.broken:
                 raise HookFailed(Failure.MALFORMED, hook.broken)
-            value, did = _acted(act, hook, value)
+            value, summary = _acted(action, hook, value)
         except NotRun:
             traces.append(Trace(hook, "would be called", was_left_out=True))
             continue
@@ -161,16 +161,16 @@ def _run(
             if hook.denies:
                 break
             continue
-        if did:
-            traces.append(Trace(hook, did, is_beyond=did.endswith(BEYOND)))
+        if summary:
+            traces.append(Trace(hook, summary, is_beyond=summary.endswith(BEYOND)))
     return PhaseResult(value, tuple(traces))
 
 
-def _acted(act: Act[T], hook: HookSpec, value: T) -> tuple[T, str]:
+def _acted(action: Act[T], hook: HookSpec, value: T) -> tuple[T, str]:
     """Run one action of a hook. Raises HookFailed where texts of people or models are deeper, or their numbers longer,
     than Python takes."""
     try:
-        return act(hook, value)
+        return action(hook, value)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise HookFailed(Failure.MALFORMED, f"{type(error).__name__}: {str(error)[:200]}") from error
 
@@ -211,7 +211,7 @@ def run_resolve(
     name for people. It raises HookFailed."""
     python = _Python(outside, outside.clock())
 
-    def act(hook: HookSpec, value: T) -> tuple[T, str]:
+    def action(hook: HookSpec, value: T) -> tuple[T, str]:
         wanted = hook.settings
         if hook.action == PYTHON:
             wanted = python(hook)
@@ -228,7 +228,7 @@ def run_resolve(
         of_phase(hooks, Phase.BEFORE_MODEL_RESOLVE),
         model,
         matches,
-        act,
+        action,
         is_beyond=lambda hook, value: hook.is_beyond(facts_of(value)),
     )
 
@@ -240,7 +240,7 @@ def run_prompt(hooks: Sequence[HookSpec], prompt: str, facts: Facts, outside: Ou
     """The system prompt as the hooks patch it."""
     python = _Python(outside, outside.clock())
 
-    def act(hook: HookSpec, value: str) -> tuple[str, str]:
+    def action(hook: HookSpec, value: str) -> tuple[str, str]:
         text = hook.settings.get("text", "")
         if hook.action == "prepend_prompt":
             return _joined(text, value), f"put {len(text):,} characters before the prompt"
@@ -260,7 +260,7 @@ def run_prompt(hooks: Sequence[HookSpec], prompt: str, facts: Facts, outside: Ou
         hooks,
         prompt,
         lambda hook, value: hook.when.hold(facts, NO_ARGUMENTS, hook.public_id),
-        act,
+        action,
         is_beyond=lambda hook, value: hook.is_beyond(facts),
     )
 
@@ -311,16 +311,16 @@ def run_before_call(
     """
     python = _Python(outside, outside.clock())
 
-    def act(hook: HookSpec, call: HookedCall) -> tuple[HookedCall, str]:
-        changed, did = _before_call(hook, call, effective, lambda **given: python(hook, **given, **_tool(facts)))
+    def action(hook: HookSpec, call: HookedCall) -> tuple[HookedCall, str]:
+        changed, summary = _before_call(hook, call, effective, lambda **given: python(hook, **given, **_tool(facts)))
         if hook.is_beyond(facts) and (changed.arguments is not call.arguments or changed.context != call.context):
             changed = replace(call, decisions=changed.decisions)
-            did = f"its change {BEYOND}"
+            summary = f"its change {BEYOND}"
         if changed.arguments is not call.arguments:
             complaint = check(changed.arguments)
             if complaint:
                 raise HookFailed(Failure.MALFORMED, f"Its arguments do not fit the tool: {complaint}")
-        return changed, did
+        return changed, summary
 
     result = _run(
         of_phase(hooks, Phase.BEFORE_TOOL_CALL),
@@ -331,7 +331,7 @@ def run_before_call(
             hook.public_id,
             if_unknown=hook.blocks,
         ),
-        act,
+        action,
         lambda call: call.is_denied,
         is_beyond=lambda hook, call: hook.is_beyond(facts),
     )
@@ -353,10 +353,10 @@ def _before_call(
 ) -> tuple[HookedCall, str]:
     settings = hook.settings
     if hook.action in ("block_tool", "ask"):
-        verb, did = (Verb.DENY, "blocked the call") if hook.action == "block_tool" else (Verb.ASK, "asks somebody")
+        verb, summary = (Verb.DENY, "blocked the call") if hook.action == "block_tool" else (Verb.ASK, "asks somebody")
         message = settings["message"]
         decision = Decision(verb, f"hook {hook.name}", for_model=message, for_people=message, for_log=message)
-        return replace(call, decisions=(*call.decisions, decision)), did
+        return replace(call, decisions=(*call.decisions, decision)), summary
     if hook.action == "merge_input":
         merge = deep_merged if settings["mode"] == "deep" else _set_merged
         return _with_arguments(call, merge(call.arguments, settings["values"]))
@@ -379,13 +379,13 @@ def _answered(hook: HookSpec, call: HookedCall, answer: Mapping[str, Any]) -> tu
     word = answer.get("decision", "modify" if "arguments" in answer else "allow")
     if word not in VERBS:
         raise HookFailed(Failure.MALFORMED, "decision of its answer must be allow, ask, deny or modify.")
-    did = []
+    changes = []
     if "arguments" in answer:
         call, changed = _with_arguments(call, answer["arguments"])
-        did.append(changed)
+        changes.append(changed)
     if answer.get("context"):
         call = replace(call, context=(*call.context, answer["context"]))
-        did.append("gave the model a text with the result")
+        changes.append("gave the model a text with the result")
     if VERBS[word] > Verb.ALLOW:
         for_model, for_people, for_log = (answer.get(name, "") for name in _REASONS)
         for_model = for_model or for_people or f"The hook {hook.name} says so."
@@ -393,8 +393,8 @@ def _answered(hook: HookSpec, call: HookedCall, answer: Mapping[str, Any]) -> tu
         source = f"hook {hook.name}"
         decision = Decision(VERBS[word], source, for_model=for_model, for_people=people, for_log=for_log or people)
         call = replace(call, decisions=(*call.decisions, decision))
-        did.append("blocked the call" if word == "deny" else "asks somebody")
-    return call, ", ".join(filter(None, did))
+        changes.append("blocked the call" if word == "deny" else "asks somebody")
+    return call, ", ".join(filter(None, changes))
 
 
 def _with_arguments(call: HookedCall, arguments: Mapping[str, Any]) -> tuple[HookedCall, str]:
@@ -446,7 +446,7 @@ def run_after_call(
     """The result that goes on to the model. One behind a failed hook that must not let it through is withheld."""
     python, taken = _Python(outside, outside.clock()), effective(arguments)
 
-    def act(hook: HookSpec, value: str) -> tuple[str, str]:
+    def action(hook: HookSpec, value: str) -> tuple[str, str]:
         settings = hook.settings
         if hook.action == "append_note":
             return with_note(value, settings["text"]), "put a note behind the result"
@@ -464,7 +464,7 @@ def run_after_call(
         of_phase(hooks, Phase.AFTER_TOOL_CALL),
         result,
         lambda hook, value: hook.when.hold(facts, taken, hook.public_id),
-        act,
+        action,
         is_beyond=lambda hook, value: hook.is_beyond(facts),
     )
     stopped = done.stopped_by

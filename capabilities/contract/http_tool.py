@@ -100,8 +100,8 @@ class HttpImplementation:
     body_argument: str = ""
     response: HttpResponse = HttpResponse()
 
-    def placed(self, *places: str) -> dict[str, HttpArgument]:
-        return {name: each for name, each in self.arguments.items() if each.place in places}
+    def placed(self, *locations: str) -> dict[str, HttpArgument]:
+        return {name: each for name, each in self.arguments.items() if each.place in locations}
 
     @property
     def body_type(self) -> str:
@@ -188,11 +188,11 @@ def _argument(name: str, value: Any) -> HttpArgument:
     explode = written.get("explode")
     if explode is not None and not isinstance(explode, bool):
         raise ImplementationRefused(where, "explode is true or false.")
-    place = _text(where, written.get("in"))
-    if place not in PLACES:
+    location = _text(where, written.get("in"))
+    if location not in PLACES:
         raise ImplementationRefused(where, f"An argument goes into one of {', '.join(PLACES)}.")
     return HttpArgument(
-        place, _text(where, written.get("name") or name), _text(where, written.get("style") or ""), explode
+        location, _text(where, written.get("name") or name), _text(where, written.get("style") or ""), explode
     )
 
 
@@ -325,10 +325,10 @@ def _check_arguments(implementation: HttpImplementation, parameters: Mapping[str
             raise ImplementationRefused(where, "It fills a place in the path: make it required.")
         if name == implementation.body_argument:
             continue
-        spot = (argument.place, argument.name.lower() if argument.place == "header" else argument.name)
-        if spot in taken:
+        target = (argument.place, argument.name.lower() if argument.place == "header" else argument.name)
+        if target in taken:
             raise ImplementationRefused(where, f"Two values go into the {argument.place} as {argument.name}.")
-        taken.add(spot)
+        taken.add(target)
 
 
 def _check_argument(where: str, argument: HttpArgument) -> None:

@@ -94,13 +94,13 @@ class Knob:
 
 
 def _number(knob: Knob, written: Any) -> Value:
-    what = "a whole number" if knob.type == "integer" else "a number"
+    kind = "a whole number" if knob.type == "integer" else "a number"
     if isinstance(written, bool) or not isinstance(written, (int, float)):
-        return Value(MALFORMED, f"{shown(written)} is not {what}", "malformed")
+        return Value(MALFORMED, f"{shown(written)} is not {kind}", "malformed")
     if isinstance(written, float) and not math.isfinite(written):
-        return Value(MALFORMED, f"{written} is not {what}", "malformed")
+        return Value(MALFORMED, f"{written} is not {kind}", "malformed")
     if knob.type == "integer" and written != int(written):
-        return Value(MALFORMED, f"{written:g} is not {what}", "malformed")
+        return Value(MALFORMED, f"{written:g} is not {kind}", "malformed")
     assert knob.minimum is not None
     assert knob.maximum is not None
     exact = int if knob.type == "integer" else float

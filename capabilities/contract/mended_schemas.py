@@ -205,8 +205,8 @@ def _mend_plain(found: dict[str, Any]) -> None:
 
 def _mend_dependencies(found: dict[str, Any]) -> None:
     """Split `dependencies` of drafts before 2019 in place."""
-    told = found.pop("dependencies", None)
-    for name, each in told.items() if isinstance(told, Mapping) else ():
+    dependencies = found.pop("dependencies", None)
+    for name, each in dependencies.items() if isinstance(dependencies, Mapping) else ():
         is_names = isinstance(each, list)
         key = "dependentRequired" if is_names else "dependentSchemas"
         if is_names or isinstance(each, Mapping | bool):

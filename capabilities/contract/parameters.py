@@ -99,10 +99,10 @@ def _type(node: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> s
 
 
 def _limits(node: Mapping[str, Any]) -> str:
-    said = [words.format(_number(node[word])) for word, words in LIMITS.items() if word in node]
+    limits = [words.format(_number(node[word])) for word, words in LIMITS.items() if word in node]
     if node.get("default") is not None:
-        said.append(f"{_value(node['default'])} if not given")
-    return ", ".join(said)
+        limits.append(f"{_value(node['default'])} if not given")
+    return ", ".join(limits)
 
 
 def _number(value: Any) -> str:

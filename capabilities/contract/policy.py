@@ -171,9 +171,9 @@ def filtered(tools: Iterable[T], layers: Sequence[PolicyLayer]) -> Filtered[T]:
     """The tools that are left, layer by layer, with the reasons."""
     left, rulings = list(tools), list[ToolRuling]()
     for layer in layers:
-        said = [(tool, layer.rules.ruling(tool)) for tool in left]
-        rulings += [ToolRuling(tool.name, layer.title, ruling) for tool, ruling in said]
-        left = [tool for tool, ruling in said if ruling.kept]
+        pairs = [(tool, layer.rules.ruling(tool)) for tool in left]
+        rulings += [ToolRuling(tool.name, layer.title, ruling) for tool, ruling in pairs]
+        left = [tool for tool, ruling in pairs if ruling.kept]
     return Filtered(tuple(left), tuple(rulings))
 
 

@@ -64,10 +64,10 @@ class Tier:
         )
 
     @property
-    def dearest(self) -> tuple[Decimal, Decimal]:
+    def highest(self) -> tuple[Decimal, Decimal]:
         """The dearest that a token of the input, and one of the output, can cost."""
-        fresh, cached, written, said, thought = self.parts
-        return max(fresh, cached, written), max(said, thought)
+        fresh, cached, written, answer, reasoning = self.parts
+        return max(fresh, cached, written), max(answer, reasoning)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Prices:
     def most(self, input_tokens: int, output_tokens: int) -> int:
         """The dearest that a call can cost whose input has at most so many tokens, and its output."""
         reached = [self.tiers[0], *(tier for tier in self.tiers[1:] if input_tokens > tier.above)]
-        pairs = [tier.dearest for tier in reached]
+        pairs = [tier.highest for tier in reached]
         return max(self._rounded(Fraction(sent) * input_tokens + Fraction(got) * output_tokens) for sent, got in pairs)
 
     def _rounded(self, of_tokens: Fraction | int) -> int:

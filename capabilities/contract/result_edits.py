@@ -24,14 +24,14 @@ def set_field(result: str, path: str, value: Any) -> str:
     whole = _json_object(result)
     if whole is None:
         raise HookFailed(Failure.MALFORMED, "The result is no JSON object: it has no fields.")
-    place = whole
+    parent = whole
     *way, last = path.split(".")
     for name in way:
-        inner = place.setdefault(name, {})
+        inner = parent.setdefault(name, {})
         if not isinstance(inner, dict):
             raise HookFailed(Failure.MALFORMED, f"{name} of the result is no object.")
-        place = inner
-    place[last] = value
+        parent = inner
+    parent[last] = value
     return json.dumps(whole, ensure_ascii=False)
 
 

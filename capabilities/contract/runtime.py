@@ -113,8 +113,8 @@ def _read_profile(written: Any, document: dict[str, Any], notes: list[Note]) -> 
     if isinstance(written, str) and (not written or written in PROFILES):
         document["profile"] = written
     else:
-        there = ", ".join(PROFILES)
-        notes.append(Note("profile", f"There is no profile {shown(written)}; there are: {there}.", "malformed"))
+        known = ", ".join(PROFILES)
+        notes.append(Note("profile", f"There is no profile {shown(written)}; there are: {known}.", "malformed"))
 
 
 def _read_tools(written: Any, notes: list[Note]) -> dict[str, dict[str, Any]]:
@@ -218,24 +218,24 @@ class Layer:
                 found.append((pattern, knobs))
         return sorted(found[:MAX_PATTERNS], key=lambda each: specificity(each[0]))
 
-    def sayings(self, name: str, category: str) -> Iterable[Saying]:
+    def layer_settings(self, name: str, category: str) -> Iterable[LayerSetting]:
         """Settings of the layer for the knobs of the tool of this name, its profile first, then general to specific."""
         if self.profile:
             title = f"profile {self.profile} of {self.title}"
-            yield from Layer(title, PROFILES[self.profile]).sayings(name, category)
+            yield from Layer(title, PROFILES[self.profile]).layer_settings(name, category)
         if isinstance(self.written, Mapping):
             for knob in SHARED_KNOBS.values():
                 if knob.name in self.written:
-                    yield _saying(self.title, "", knob, self.written[knob.name])
+                    yield _layer_setting(self.title, "", knob, self.written[knob.name])
         for pattern, knobs in self._patterns:
             if pattern_matches(pattern, name, category):
                 for each, value in knobs.items():
                     if each in KNOBS and KNOBS[each].is_of(name, category):
-                        yield _saying(self.title, pattern, KNOBS[each], value)
+                        yield _layer_setting(self.title, pattern, KNOBS[each], value)
 
 
 @dataclass(frozen=True)
-class Saying:
+class LayerSetting:
     """Setting of one knob of one tool by one layer: as it was asked, and as it is read."""
 
     layer: str
@@ -246,8 +246,8 @@ class Saying:
     read: Value
 
 
-def _saying(layer: str, pattern: str, knob: Knob, asked: Any) -> Saying:
-    return Saying(layer, pattern, knob, asked, knob.read(asked))
+def _layer_setting(layer: str, pattern: str, knob: Knob, asked: Any) -> LayerSetting:
+    return LayerSetting(layer, pattern, knob, asked, knob.read(asked))
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class KnobInForce:
     #: Empty where what is in force is what was asked for.
     why: str
     #: All that was said, from the outermost layer to the innermost.
-    sayings: tuple[Saying, ...]
+    layer_settings: tuple[LayerSetting, ...]
 
 
 @dataclass(frozen=True)
@@ -298,26 +298,26 @@ def knob_for(knob: str, name: str, category: str, layers: Sequence[Layer]) -> An
 @lru_cache(maxsize=4_000)
 def _resolved(name: str, category: str, own: Envelope, overrides: Any, layers: tuple[Layer, ...]) -> ResolvedEnvelope:
     toolkit = [Layer("toolkit", {"tools": {name: overrides.knobs}})] if overrides.values else []
-    said: dict[str, list[Saying]] = {}
-    for each in _DEFAULT_LAYER.sayings(name, category):
-        said.setdefault(each.knob.name, []).append(each)
+    settings: dict[str, list[LayerSetting]] = {}
+    for each in _DEFAULT_LAYER.layer_settings(name, category):
+        settings.setdefault(each.knob.name, []).append(each)
     for knob in VERSION_KNOBS:  # as they are: the range is for what people set
         value = own.knob(knob)
-        said[knob].append(Saying(VERSION_LAYER, "", KNOBS[knob], value, Value(value)))
+        settings[knob].append(LayerSetting(VERSION_LAYER, "", KNOBS[knob], value, Value(value)))
     for layer in (*layers, *toolkit):
-        for each in layer.sayings(name, category):
-            said[each.knob.name].append(each)
-    there = [*knobs_of(name, category), *SHARED_KNOBS.values()]
-    knobs = tuple(_in_force(said[knob.name]) for knob in there)
+        for each in layer.layer_settings(name, category):
+            settings[each.knob.name].append(each)
+    knobs_there = [*knobs_of(name, category), *SHARED_KNOBS.values()]
+    knobs = tuple(_in_force(settings[knob.name]) for knob in knobs_there)
     values = {FIELDS.get(each.knob.name, each.knob.name): each.in_force for each in knobs}
     return ResolvedEnvelope(Envelope(on_crash=own.on_crash, **values), knobs)
 
 
-def _in_force(sayings: Sequence[Saying]) -> KnobInForce:
-    """Return the last of the sayings that can be read; the default always can."""
-    last = sayings[-1]
-    counts = next(each for each in reversed(sayings) if not each.read.is_malformed)
+def _in_force(layer_settings: Sequence[LayerSetting]) -> KnobInForce:
+    """Return the last of the settings that can be read; the default always can."""
+    last = layer_settings[-1]
+    counts = next(each for each in reversed(layer_settings) if not each.read.is_malformed)
     why = last.read.note
     if counts is not last:
         why += f"; what counts is the value of {counts.layer}" + (f": {counts.read.note}" if counts.read.note else "")
-    return KnobInForce(last.knob, last.asked, counts.read.value, counts.layer, why, tuple(sayings))
+    return KnobInForce(last.knob, last.asked, counts.read.value, counts.layer, why, tuple(layer_settings))

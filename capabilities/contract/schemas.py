@@ -44,8 +44,8 @@ def complaints(schema_text: str, arguments: Mapping[str, Any]) -> list[str]:
     found = []
     try:
         for error in _validator(schema_text).iter_errors(arguments):
-            place = ".".join(str(part) for part in error.instance_path) or "arguments"
-            found.append(f"{place}: {error.message[:300]}")
+            path = ".".join(str(part) for part in error.instance_path) or "arguments"
+            found.append(f"{path}: {error.message[:300]}")
             if len(found) == MAX_COMPLAINTS:
                 break
     except ValueError as error:  # nested too deep for the validator, or half a character

@@ -130,11 +130,11 @@ def _check_fields(value: Any, fields: Mapping[str, Any], where: str) -> None:
     """Raise ToolkitFileRefused unless this is an object with exactly these fields, each of its type."""
     if not isinstance(value, dict):
         raise ToolkitFileRefused(f"{where} is no object.")
-    missing, strange = sorted(set(fields) - set(value)), sorted(set(value) - set(fields))
+    missing, unknown = sorted(set(fields) - set(value)), sorted(set(value) - set(fields))
     if missing:
         raise ToolkitFileRefused(f"{where} has no “{missing[0]}”.")
-    if strange:
-        raise ToolkitFileRefused(f"{where} has a field that is not known, “{strange[0][:60]}”.")
+    if unknown:
+        raise ToolkitFileRefused(f"{where} has a field that is not known, “{unknown[0][:60]}”.")
     for name, kinds in fields.items():
         wanted = kinds if isinstance(kinds, tuple) else (kinds,)
         if object not in wanted and not any(_is_of(value[name], each) for each in wanted):
@@ -239,7 +239,7 @@ def _check_names(document: Mapping[str, Any]) -> None:
                 raise ToolkitFileRefused(f"{name} uses a module {module} that is not in the file.")
 
 
-def _once(what: str, names: list[Any]) -> set[Any]:
+def _once(title: str, names: list[Any]) -> set[Any]:
     if len(set(names)) != len(names):
-        raise ToolkitFileRefused(f"The file names a {what} twice.")
+        raise ToolkitFileRefused(f"The file names a {title} twice.")
     return set(names)

@@ -194,12 +194,12 @@ def _values(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> I
             yield SchemaChange(path, f"it takes only {_listed(second)}", True)
         else:
             old, new = {_json(each): each for each in first}, {_json(each): each for each in second}
-            gone = [value for text, value in old.items() if text not in new]
-            more = [value for text, value in new.items() if text not in old]
-            if gone:
-                yield SchemaChange(path, f"it does not take {_listed(gone)} any more", True)
-            if more:
-                yield SchemaChange(path, f"it takes {_listed(more)} too")
+            removed = [value for text, value in old.items() if text not in new]
+            added = [value for text, value in new.items() if text not in old]
+            if removed:
+                yield SchemaChange(path, f"it does not take {_listed(removed)} any more", True)
+            if added:
+                yield SchemaChange(path, f"it takes {_listed(added)} too")
 
 
 def _bounds(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[SchemaChange]:
@@ -211,8 +211,8 @@ def _bounds(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> I
             yield SchemaChange(path, f"{words} is not limited any more")
             continue
         stricter = not (_is_number(first) and _is_number(second)) or (second > first) == more_is_stricter
-        was = "" if first is None else f", it was {_json(first)}"
-        yield SchemaChange(path, f"{words} is {_json(second)}{was}", stricter)
+        before_text = "" if first is None else f", it was {_json(first)}"
+        yield SchemaChange(path, f"{words} is {_json(second)}{before_text}", stricter)
 
 
 def _fields(

@@ -185,17 +185,17 @@ def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
     hidden = len(plain) - len(normalised(plain)) - turned
     if hidden > 0:
         spelled = _spelled(plain)
-        says = f" They spell: {spelled}." if spelled else ""
+        hint = f" They spell: {spelled}." if spelled else ""
         yield DefinitionWarning(
             "hidden_characters",
-            f"{_counted(hidden, 'character')} cannot be seen and {'is' if hidden == 1 else 'are'} taken out.{says}",
+            f"{_counted(hidden, 'character')} cannot be seen and {'is' if hidden == 1 else 'are'} taken out.{hint}",
         )
 
 
 def _spelled(text: str) -> str:
     """Return the text that tag characters (U+E0020 to U+E007E) spell, quoted; models read them and people do not."""
-    said = "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) <= 0xE007E)
-    return f"“{said[:200]}”" if said.strip() else ""
+    letters = "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) <= 0xE007E)
+    return f"“{letters[:200]}”" if letters.strip() else ""
 
 
 def _names_warnings(text: str, names: Collection[str]) -> Iterator[DefinitionWarning]:
@@ -292,13 +292,13 @@ def header_flaw(parameters: Any) -> str:
 
 
 def _flaw_of_header(node: Mapping[str, Any], where: str, is_plain: bool, seen: set[str]) -> str:
-    header, place = node[HEADER_KEY], where or "the arguments"
+    header, subject = node[HEADER_KEY], where or "the arguments"
     if not where or not is_plain:
-        return f"{HEADER_KEY} stands at {place}, where no header can be made of it."
+        return f"{HEADER_KEY} stands at {subject}, where no header can be made of it."
     if not isinstance(header, str) or not _HEADER_NAME.fullmatch(header):
-        return f"{HEADER_KEY} of {place} is not the name of a header."
+        return f"{HEADER_KEY} of {subject} is not the name of a header."
     if node.get("type") not in _HEADER_TYPES:
-        return f"{HEADER_KEY} of {place} is on an argument that is no text, whole number or boolean."
+        return f"{HEADER_KEY} of {subject} is on an argument that is no text, whole number or boolean."
     if header.lower() in seen:
         return f"{HEADER_KEY} {header} is there twice."
     seen.add(header.lower())

@@ -31,8 +31,8 @@ SEARCH = canonical_json({"type": "tool_search"})
 def namespace_wire(name: str, description: str, definitions: Sequence[str]) -> str:
     """The entry of a `tools` array for tools that the provider searches: these definitions, as `tool_wire` has them,
     under a name and a description, which are all that a model sees of them at first."""
-    told = canonical_json({"description": description, "name": name})
-    return f'{told[:-1]},"tools":[{",".join(definitions)}],"type":"namespace"}}'
+    document = canonical_json({"description": description, "name": name})
+    return f'{document[:-1]},"tools":[{",".join(definitions)}],"type":"namespace"}}'
 
 
 @lru_cache(maxsize=256)

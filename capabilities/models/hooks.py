@@ -70,8 +70,8 @@ class Hook(PublicModel):
         """Sentence that names the members it acts for."""
         if self.only_keeps_back or self.acts_for == Access.ADMIN:
             return "Acts in the turns of all members."
-        told = f"Acts in the turns of members up to the access {Access(self.acts_for).label}."
-        return f"{told} For higher ones an admin must save it."
+        text = f"Acts in the turns of members up to the access {Access(self.acts_for).label}."
+        return f"{text} For higher ones an admin must save it."
 
     @property
     def entry(self) -> dict[str, Any]:

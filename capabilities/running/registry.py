@@ -173,12 +173,12 @@ class Registry:
 
     def add_tool(self, tool: BuiltinTool) -> None:
         known = self.tools.get(tool.name)
-        if known is not None and _place(known.function) != _place(tool.function):
+        if known is not None and _qualified_name(known.function) != _qualified_name(tool.function):
             raise ValueError(f"Tool {tool.name} is declared twice.")
         self.tools[tool.name] = tool
 
 
-def _place(function: ToolFunction) -> tuple[str, str]:
+def _qualified_name(function: ToolFunction) -> tuple[str, str]:
     """Return where the code of a function is: the same place again, when its module is loaded a second time."""
     return function.__module__, function.__qualname__
 

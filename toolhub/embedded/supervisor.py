@@ -339,15 +339,15 @@ class Supervisor:
             part.start()
 
     def watch(self) -> None:
-        since, ready, told = time.monotonic(), False, False
+        started, ready, has_warned = time.monotonic(), False, False
         while not self.signals:
             for part in self.everything:
                 part.watch()
             if not ready and is_ready(self.plan.host, self.plan.port, self.plan.allowed_hosts, 1.0):
                 ready = True
                 announce(f"toolhub is ready: {address(self.plan.host, self.plan.port)}")
-            elif not ready and not told and time.monotonic() - since > SLOW_START_SECONDS:
-                told = True
+            elif not ready and not has_warned and time.monotonic() - started > SLOW_START_SECONDS:
+                has_warned = True
                 announce(f"toolhub is not ready after {SLOW_START_SECONDS:.0f} s; see the lines above.")
             time.sleep(TICK_SECONDS)
 

@@ -210,11 +210,11 @@ class Menu:
 
 def menu_for(member: Membership, request: HttpRequest) -> Menu:
     """Return the menu of this member. At most one query, and one for each kind of thing that may wait."""
-    here = view_shown(request)
-    current = page_of(here)
+    current_view = view_shown(request)
+    current = page_of(current_view)
     entries = tuple(_entries(member, current))
     opened = next((entry for entry in entries if entry.is_current), None)
-    if opened is None or len(opened.pages) < 2 or here in WHOLE_WINDOW:
+    if opened is None or len(opened.pages) < 2 or current_view in WHOLE_WINDOW:
         return Menu(entries, (), "")
     return Menu(entries, opened.pages, opened.title)
 

@@ -11,7 +11,7 @@ def older_than_known() -> list[str]:
     """Return the migrations, as `app.name`, that the database lacks of those that 1.0 replaced and that are here no
     more; none where it is empty or had all of them. Two queries."""
     disk = MigrationLoader(None).disk_migrations
-    gone = [key for migration in disk.values() for key in migration.replaces if key not in disk]
+    replaced = [key for migration in disk.values() for key in migration.replaces if key not in disk]
     applied = set(MigrationRecorder(connection).applied_migrations())
-    lacking = [key for key in gone if key not in applied]
-    return [f"{app}.{name}" for app, name in lacking] if len(lacking) < len(gone) else []
+    lacking = [key for key in replaced if key not in applied]
+    return [f"{app}.{name}" for app, name in lacking] if len(lacking) < len(replaced) else []

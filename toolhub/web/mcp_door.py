@@ -140,7 +140,7 @@ class McpDoor:
         headers = dict(scope["headers"])
         try:
             caller = await self.admitted(scope, headers)
-            place = open_streams.take_for(caller.member, caller.token)
+            slot = open_streams.take_for(caller.member, caller.token)
         except TooManyStreams as error:
             return await refuse(send, DoorRefused(429, "too_many", str(error), retry_after=str(TRY_AGAIN)))
         except DoorRefused as refused:
@@ -158,7 +158,7 @@ class McpDoor:
         except DoorRefused as refused:
             await refuse(send, refused)
         finally:
-            place.leave()
+            slot.leave()
 
     async def admitted(self, scope: Scope, headers: Headers) -> McpCaller:
         """Return the caller, and what it asks for. Raises DoorRefused."""
@@ -255,25 +255,25 @@ def opens_stream(method: str, headers: Headers) -> bool:
 async def stream_changes(caller: McpCaller, receive: Receive, send: Send) -> None:
     """Tell the client of changes of its own list until it leaves, its token ends, or the service does."""
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-    leaving = asyncio.ensure_future(gone(receive))
+    leaving = asyncio.ensure_future(disconnected(receive))
     try:
-        async with changes().listening(caller) as mine:
+        async with changes().listening(caller) as listener:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": STILL_HERE.encode(), "more_body": True})
-            while not mine.is_over and not leaving.done():
-                telling = asyncio.ensure_future(mine.next(PULSE_SECONDS))
-                await asyncio.wait([telling, leaving], return_when=asyncio.FIRST_COMPLETED)
-                if not telling.done():
-                    telling.cancel()
+            while not listener.is_over and not leaving.done():
+                next_change = asyncio.ensure_future(listener.next(PULSE_SECONDS))
+                await asyncio.wait([next_change, leaving], return_when=asyncio.FIRST_COMPLETED)
+                if not next_change.done():
+                    next_change.cancel()
                     break
-                part = LIST_CHANGED if telling.result() else STILL_HERE
+                part = LIST_CHANGED if next_change.result() else STILL_HERE
                 await send({"type": "http.response.body", "body": part.encode(), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
     finally:
         leaving.cancel()
 
 
-async def gone(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
     """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

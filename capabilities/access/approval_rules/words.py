@@ -28,8 +28,8 @@ def in_words(rule: RuleContent) -> str:
     sentence = f"{' '.join(parts)}."
     if rule.when == AskWhen.NEVER:
         return f"{sentence} Rules behind this one say nothing of such a call."
-    who = "Another person than the requester answers" if rule.needs_other_person else "The requester may answer"
-    return f"{sentence} {who}, within {_time(rule.expires_after)}."
+    answerer = "Another person than the requester answers" if rule.needs_other_person else "The requester may answer"
+    return f"{sentence} {answerer}, within {_time(rule.expires_after)}."
 
 
 def _time(hours: int) -> str:

@@ -122,12 +122,14 @@ def _write(rule: ApprovalRule, content: RuleContent) -> None:
 
 def _check_says_more(rule: ApprovalRule) -> None:
     """Raise ChangeRefused where another rule says the same of the same calls, at the same priority. One query."""
-    same = {column: getattr(rule, column) for column in (*COLUMNS, "toolkit", "role", "agent")}
-    del same["name"], same["message"]
-    pattern = same.pop("tool_pattern")
-    twin = ApprovalRule.objects.filter(tool_pattern__iexact=pattern, **same).exclude(pk=rule.pk).first()
-    if twin is not None:
-        raise ChangeRefused("tool_pattern", f"The rule {twin} says the same already: change that one.", code="taken")
+    columns = {column: getattr(rule, column) for column in (*COLUMNS, "toolkit", "role", "agent")}
+    del columns["name"], columns["message"]
+    pattern = columns.pop("tool_pattern")
+    duplicate = ApprovalRule.objects.filter(tool_pattern__iexact=pattern, **columns).exclude(pk=rule.pk).first()
+    if duplicate is not None:
+        raise ChangeRefused(
+            "tool_pattern", f"The rule {duplicate} says the same already: change that one.", code="taken"
+        )
 
 
 def _check(content: RuleContent, pattern: str) -> None:
@@ -169,8 +171,8 @@ def _check_shadows_none(rule: ApprovalRule, actor: Membership) -> None:
     keep back the actor's own calls."""
     if rule.needs_other_person and rule.when == AskWhen.ALWAYS:
         return
-    behind = Q(priority__gt=rule.priority) | Q(priority=rule.priority, name__gt=rule.name)
-    strict = ApprovalRule.objects.filter(behind, needs_other_person=True).exclude(when=AskWhen.NEVER)
+    later_rules = Q(priority__gt=rule.priority) | Q(priority=rule.priority, name__gt=rule.name)
+    strict = ApprovalRule.objects.filter(later_rules, needs_other_person=True).exclude(when=AskWhen.NEVER)
     found = strict.exclude(pk=rule.pk).order_by("priority", "name").first()
     if found is not None:
         _check_admin(actor, "priority", f"The rule {found} takes another person: put this one behind it.")

@@ -52,8 +52,8 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
     require(actor, Right.ROLES, [category_of(tool, category)])
     check_rank(actor, Membership.objects.filter(pk=member.pk), "member")
     _check_text(content.reason, content.expires_at)
-    twins = Grant.objects.filter(membership=member, tool=tool, category=category, effect=content.effect)
-    if twins.filter(Q(expires_at=None) | Q(expires_at__gt=Now())).exists():
+    same_grants = Grant.objects.filter(membership=member, tool=tool, category=category, effect=content.effect)
+    if same_grants.filter(Q(expires_at=None) | Q(expires_at__gt=Now())).exists():
         raise ChangeRefused("member", f"{member} has this grant already: change or revoke that one.", code="taken")
     grant = Grant.objects.create(
         organisation_id=actor.organisation_id,

@@ -49,7 +49,9 @@ def my_tools(member: Membership, *, after: str = "", limit: int) -> MyTools:
     """Return a page of the tools that are switched on and that the member may use. Three queries; every tool's
     permission is decided in memory."""
     permissions = permissions_of(member)
-    keys = [(tool_key(key, place, name, kind), category) for key, place, name, kind, category in _rows(after)]
+    keys = [
+        (tool_key(key, category_id, name, kind), category) for key, category_id, name, kind, category in _rows(after)
+    ]
     categories = _categories(permissions, keys) if not after else ()
     chosen = _allowed(permissions, [key for key, _ in keys], limit + 1)
     shown = _shown([key.tool_id for key, _ in chosen[:limit]])

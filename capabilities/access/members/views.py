@@ -60,8 +60,8 @@ def member_roles(request: MemberRequest, org: str, member_id: UUID) -> HttpRespo
         return refused(request, error, "member_tools", org, member_id)
     except ChangeRefused as error:
         return _page(request, actor, shown, {"roles_error": str(error), "ticked": set(posted)}, status=422)
-    held = {role.slug: role for role in roles_of_member(shown)}
-    changed = [(ticked | held)[slug] for slug in sorted(ticked.keys() ^ held.keys())]
+    roles_before = {role.slug: role for role in roles_of_member(shown)}
+    changed = [(ticked | roles_before)[slug] for slug in sorted(ticked.keys() ^ roles_before.keys())]
     if not changed:
         messages.info(request, f"The roles of {shown} are the same as before.")
         return redirect("member_tools", org, member_id)
@@ -109,7 +109,7 @@ def _back(request: MemberRequest, shown: Membership) -> HttpResponse:
 
 
 def _page(
-    request: MemberRequest, actor: Membership, shown: Membership, more: dict[str, Any], *, status: int = 200
+    request: MemberRequest, actor: Membership, shown: Membership, extra: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
     address = UsableFilter(request.GET)
     filters = address.filters
@@ -125,11 +125,11 @@ def _page(
     why_locked = why_not_to(actor, shown)
     reach = actor.reach(Right.ROLES) if not why_locked else NOWHERE
     for grant in (*grants, *own.values()):
-        of = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
-        grant.may_revoke = reach.covers(of)  # type: ignore[attr-defined]
+        category = grant.tool.category.name if grant.tool else grant.category.name if grant.category else ""
+        grant.may_revoke = reach.covers(category)  # type: ignore[attr-defined]
     roles = list(Role.objects.order_by("name", "pk"))
-    held = {role.slug for role in roles_of_member(shown)}
-    ticked = more.pop("ticked", held)
+    slugs = {role.slug for role in roles_of_member(shown)}
+    ticked = extra.pop("ticked", slugs)
     for role in roles:
         role.is_ticked = role.slug in ticked  # type: ignore[attr-defined]
     may_set_roles = actor.has_right(Right.ROLES) and not why_locked
@@ -138,7 +138,7 @@ def _page(
         **address.context(usable.page),
         "usable": usable,
         "lines": [_line(tool, own.get(tool.name), reach.covers(tool.category)) for tool in usable.page.rows],
-        "roles": roles if may_set_roles else [role for role in roles if role.slug in held],
+        "roles": roles if may_set_roles else [role for role in roles if role.slug in slugs],
         "may_set_roles": may_set_roles,
         "grants": grants,
         "has_more_grants": has_more_grants,
@@ -148,7 +148,7 @@ def _page(
         "why_locked": why_locked,
         "may_see_member": actor.has_right(Right.MEMBERS),
         "may_ask": actor.pk == shown.pk,
-        **more,
+        **extra,
     }
     return render(request, "capabilities/access/member_tools.html", context, status=status)
 

@@ -107,8 +107,8 @@ class LookForm(forms.Form):
     def __init__(self, data: Any = None, *, with_provider: bool) -> None:
         super().__init__(data, auto_id="look-%s")
         agents = Agent.objects.order_by("name", "slug").values_list("slug", "name")
-        whose = ((slug, f"What {name} has or can load") for slug, name in agents)
-        _choose(self, "agent", [("", "Every tool of the catalogue"), *whose])
+        agent_choices = ((slug, f"What {name} has or can load") for slug, name in agents)
+        _choose(self, "agent", [("", "Every tool of the catalogue"), *agent_choices])
         providers = Provider.objects.order_by("name", "slug").values_list("slug", "name")
         if with_provider:
             _choose(self, "of_provider", [("", "Any without its own policy"), *providers])

@@ -53,7 +53,7 @@ from toolhub.tenants.rows.cursors import MAX_PLACE
 def policy_list(request: MemberRequest, org: str) -> HttpResponse:
     """The organisation's policy, and each provider's."""
     member = member_or_404(request, right=Right.POLICIES)
-    page = providers_page(**_place(request))
+    page = providers_page(**_page_bounds(request))
     context = {
         "own": policy_of_organisation(member.organisation),
         "lines": policies_of(page.rows, member.organisation),
@@ -167,8 +167,8 @@ def _layers(content: PolicyContent, provider: Provider | None, other: str) -> li
         before = [stored.organisation] if stored.organisation is not None else []
         return [*before, PolicyLayer(provider_title(provider.name), rules)]
     key = Provider.objects.filter(slug=other).values_list("public_id", flat=True).first() if other else None
-    behind = stored.providers.get(key) if key is not None else None
-    return [PolicyLayer(ORGANISATION_TITLE, rules), *([behind] if behind is not None else [])]
+    provider_layer = stored.providers.get(key) if key is not None else None
+    return [PolicyLayer(ORGANISATION_TITLE, rules), *([provider_layer] if provider_layer is not None else [])]
 
 
 def _rules(content: PolicyContent) -> PolicyRules:
@@ -178,7 +178,7 @@ def _rules(content: PolicyContent) -> PolicyRules:
     )
 
 
-def _place(request: MemberRequest) -> dict[str, str]:
+def _page_bounds(request: MemberRequest) -> dict[str, str]:
     return {name: request.GET.get(name, "")[:MAX_PLACE] for name in ("after", "before")}
 
 
@@ -189,7 +189,7 @@ def _place(request: MemberRequest) -> dict[str, str]:
 @signed_in
 def policy_profile_list(request: MemberRequest, org: str) -> HttpResponse:
     member_or_404(request, right=Right.POLICIES)
-    context = {"page": profiles_page(**_place(request)), "path": request.path}
+    context = {"page": profiles_page(**_page_bounds(request)), "path": request.path}
     return render(request, "capabilities/access/policies/profile_list.html", context)
 
 

@@ -211,9 +211,9 @@ def delete_profile(profile: PolicyProfile, *, actor: Membership) -> None:
 def install_profiles(organisation: Organisation) -> None:
     """Add the profiles that come with the service and are not there yet. For a new organisation, and where a newer
     version brings one."""
-    there = set(PolicyProfile.objects.filter(organisation=organisation).values_list("name", flat=True))
+    existing = set(PolicyProfile.objects.filter(organisation=organisation).values_list("name", flat=True))
     for content in SHIPPED_PROFILES:
-        if content.name not in there:
+        if content.name not in existing:
             profile = PolicyProfile(organisation=organisation, is_shipped=True)
             _take(profile, content)
             record("policy_profile.create", profile, actor=None, after=audited_profile(profile))

@@ -157,8 +157,8 @@ def _check_no_deny(request: GrantRequest) -> None:
     denies = Grant.objects.in_force().filter(named, membership=request.membership_id, effect=Effect.DENY)
     deny = denies.select_related("tool", "category").first()
     if deny is not None:
-        what = deny.tool or f"all of {deny.category}"
-        sentence = f"A grant denies {what} to {request.membership}, and a deny beats every allow"
+        denied = deny.tool or f"all of {deny.category}"
+        sentence = f"A grant denies {denied} to {request.membership}, and a deny beats every allow"
         raise ChangeRefused("request", f"{sentence}: revoke that deny first.", code="conflict")
 
 

@@ -56,9 +56,9 @@ class RuleIn(serializers.Serializer[Any]):
     effect = serializers.ChoiceField(Effect.choices, default=Effect.ALLOW)
 
     def to_internal_value(self, data: Any) -> Any:
-        strange = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
-        if strange:
-            raise ValidationError({strange[0][:100]: "There is no such field here."}, "unknown_field")
+        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
+        if unknown:
+            raise ValidationError({unknown[0][:100]: "There is no such field here."}, "unknown_field")
         return super().to_internal_value(data)
 
 

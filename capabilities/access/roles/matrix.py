@@ -38,7 +38,7 @@ CHANGED = SafeString(' class="is-changed"')
 DIFFERS = SafeString(' <b class="differs" title="differs from its category">·</b>')
 
 #: Role, kind and name of a cell.
-Place = tuple[str, str, str]
+CellKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Asked:
 class Cell:
     """Cell of the matrix: the rule of one role on one category or tool, as stored and as the form leaves it."""
 
-    place: Place
-    was: str
-    said: str
+    key: CellKey
+    stored_effect: str
+    effect: str
     #: For a tool without a word of its own: whether its category is on.
     inherits: bool = False
     #: Why it cannot be changed here.
@@ -77,28 +77,28 @@ class Cell:
     @property
     def differs(self) -> bool:
         """True where a tool says something else than its category."""
-        return self.place[1] == "t" and bool(self.said) and (self.said == Effect.ALLOW) != self.inherits
+        return self.key[1] == "t" and bool(self.effect) and (self.effect == Effect.ALLOW) != self.inherits
 
     @property
-    def unsaid(self) -> str:
+    def blank_label(self) -> str:
         """Word of a cell without a rule of its own; that of a tool, on or off as its category, stands in brackets."""
-        return WORDS["c"][""] if self.place[1] == "c" else "(on)" if self.inherits else "(off)"
+        return WORDS["c"][""] if self.key[1] == "c" else "(on)" if self.inherits else "(off)"
 
     def html(self) -> SafeString:
         """One table cell, short: a page has a thousand of them."""
-        said = self.fixed or WORDS[self.place[1]].get(self.said) or self.unsaid
+        label = self.fixed or WORDS[self.key[1]].get(self.effect) or self.blank_label
         if self.locked:
-            return format_html('<td class="is-locked" title="{}">{}{}', self.locked, said, self._mark())
-        role, kind, name = self.place
+            return format_html('<td class="is-locked" title="{}">{}{}', self.locked, label, self._mark())
+        role, kind, name = self.key
         return format_html(
             '<td{}><select name="{}:{}:{}:{}" aria-label="{}, {}">'
             "<option value>{}<option value=allow{}>{}<option value=deny{}>{}</select>{}",
-            CHANGED if self.was != self.said else "",
-            *(role, kind, name, self.was),
+            CHANGED if self.stored_effect != self.effect else "",
+            *(role, kind, name, self.stored_effect),
             *(name, role),
-            self.unsaid,
-            *(SELECTED if self.said == Effect.ALLOW else "", WORDS[kind]["allow"]),
-            *(SELECTED if self.said == Effect.DENY else "", WORDS[kind]["deny"]),
+            self.blank_label,
+            *(SELECTED if self.effect == Effect.ALLOW else "", WORDS[kind]["allow"]),
+            *(SELECTED if self.effect == Effect.DENY else "", WORDS[kind]["deny"]),
             self._mark(),
         )
 
@@ -137,24 +137,24 @@ class MatrixPage:
     behind: str = ""
 
 
-def posted_changes(data: Mapping[str, str]) -> dict[Place, str]:
+def posted_changes(data: Mapping[str, str]) -> dict[CellKey, str]:
     """Cells that say something else than they showed. Raises ChangeRefused for a word that a cell cannot say."""
-    found: dict[Place, str] = {}
+    found: dict[CellKey, str] = {}
     for key in data:
         role, *rest = key.split(":")
         if len(rest) != 3 or rest[0] not in KINDS:
             continue
-        kind, name, was = rest
+        kind, name, stored_effect = rest
         if "\x00" in key:
             raise not_there("rules", KINDS[kind], name.replace("\x00", ""))
         if data[key] not in ("", *Effect.values):
             raise ChangeRefused("rules", "A cell is on, off, or says nothing.")
-        if data[key] != was:
+        if data[key] != stored_effect:
             found[role, kind, name] = data[key]
     return found
 
 
-def check_changes(changes: Mapping[Place, str]) -> dict[str, Role]:
+def check_changes(changes: Mapping[CellKey, str]) -> dict[str, Role]:
     """The roles that are changed, by short name. Three queries.
 
     Raises ChangeRefused where a change names what is not there, or a role whose lines do not count.
@@ -188,7 +188,7 @@ def rules_of_roles(roles: Iterable[Role]) -> dict[int, tuple[Rule, ...]]:
     return {key: tuple(sorted(rules)) for key, rules in found.items()}
 
 
-def changed_rules(role: Role, stored: Iterable[Rule], changes: Mapping[Place, str]) -> tuple[Rule, ...]:
+def changed_rules(role: Role, stored: Iterable[Rule], changes: Mapping[CellKey, str]) -> tuple[Rule, ...]:
     """The role's rules as the changes leave them."""
     found = {("t", rule.tool) if rule.tool else ("c", rule.category): rule for rule in stored}
     for (slug, kind, name), effect in changes.items():
@@ -209,7 +209,7 @@ def matrix_roles(asked: Sequence[str]) -> tuple[Sequence[Role], Sequence[Role]]:
 def matrix_rows(
     roles: Sequence[Role],
     asked: Asked,
-    changes: Mapping[Place, str],
+    changes: Mapping[CellKey, str],
     reach: Reach,
     locked_roles: Mapping[int, str],
     *,
@@ -278,11 +278,11 @@ def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
 class _Book:
     """Rules of the roles, as stored and as changed. One query."""
 
-    def __init__(self, roles: Sequence[Role], changes: Mapping[Place, str], locked: Mapping[int, str]) -> None:
+    def __init__(self, roles: Sequence[Role], changes: Mapping[CellKey, str], locked: Mapping[int, str]) -> None:
         self.locked = locked
         slugs = {role.pk: role.slug for role in roles}
         self.changes = changes
-        self.stored: dict[Place, str] = {}
+        self.stored: dict[CellKey, str] = {}
         self.differing: dict[tuple[str, str], int] = {}
         lines = RoleRule.objects.filter(role__in=list(slugs))
         columns = ("role_id", "effect", "category__name", "tool__name", "tool__category__name")
@@ -292,25 +292,27 @@ class _Book:
                 self.differing[slugs[key], of_tool] = self.differing.get((slugs[key], of_tool), 0) + 1
 
     def of_category(self, role: Role, name: str, locked: str) -> Cell:
-        place = (role.slug, "c", name)
-        was = self.stored.get(place, "")
+        cell_key = (role.slug, "c", name)
+        stored_effect = self.stored.get(cell_key, "")
         fixed = {RoleMode.ALL: "all", RoleMode.NONE: "none"}.get(RoleMode(role.mode), "")
         return Cell(
-            place,
-            was,
-            self.changes.get(place, was),
+            cell_key,
+            stored_effect,
+            self.changes.get(cell_key, stored_effect),
             locked=_fixed_why(role) or self.locked.get(role.pk, locked),
             fixed=fixed,
             differing=0 if fixed else self.differing.get((role.slug, name), 0),
         )
 
     def of_tool(self, role: Role, name: str, category: str, locked: str) -> Cell:
-        place, above = (role.slug, "t", name), (role.slug, "c", category)
-        was = self.stored.get(place, "")
+        cell_key, above = (role.slug, "t", name), (role.slug, "c", category)
+        stored_effect = self.stored.get(cell_key, "")
         fixed = {RoleMode.ALL: "on", RoleMode.NONE: "off"}.get(RoleMode(role.mode), "")
         inherits = self.changes.get(above, self.stored.get(above, "")) == Effect.ALLOW
-        said = "" if fixed else self.changes.get(place, was)
-        return Cell(place, was, said, inherits, _fixed_why(role) or self.locked.get(role.pk, locked), fixed)
+        effect = "" if fixed else self.changes.get(cell_key, stored_effect)
+        return Cell(
+            cell_key, stored_effect, effect, inherits, _fixed_why(role) or self.locked.get(role.pk, locked), fixed
+        )
 
 
 def _fixed_why(role: Role) -> str:

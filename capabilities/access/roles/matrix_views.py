@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from capabilities.access.previews import impact_of_roles
 from capabilities.access.roles.matrix import (
     Asked,
-    Place,
+    CellKey,
     changed_rules,
     check_changes,
     matrix_roles,
@@ -80,7 +80,7 @@ def _changed(request: MemberRequest, member: Membership, asked: Asked) -> HttpRe
     stored = rules_of_roles(roles.values())
     rules = {role: changed_rules(role, stored[role.pk], changes) for role in roles.values()}
     require_for_rules(member, {role: (stored[role.pk], lines) for role, lines in rules.items()})
-    content = sorted([*place, said] for place, said in changes.items())
+    content = sorted([*cell_key, effect] for cell_key, effect in changes.items())
     posted = previews.asked_of(request, stamp_of(roles.values()), content)
     moved = posted.has_moved
     if posted.is_shown:
@@ -107,7 +107,7 @@ def _matrix_page(
     request: MemberRequest,
     member: Membership,
     asked: Asked,
-    changes: Mapping[Place, str],
+    changes: Mapping[CellKey, str],
     more: dict[str, Any],
     *,
     status: int = 200,
@@ -116,14 +116,16 @@ def _matrix_page(
     page = matrix_rows(roles, asked, changes, member.reach(Right.ROLES), locked_roles(member))
     rows = page.rows
     lines = [*(row.cells for row in rows), *(tool.cells for row in rows for tool in row.tools)]
-    shown = {cell.place for cells in lines for cell in cells}
+    shown = {cell.key for cells in lines for cell in cells}
     context = {
         "every": every,
         "roles": roles,
         "rows": rows,
         "behind": page.behind,
         "asked": asked,
-        "hidden": [(":".join((*place, "*")), said) for place, said in changes.items() if place not in shown],
+        "hidden": [
+            (":".join((*cell_key, "*")), effect) for cell_key, effect in changes.items() if cell_key not in shown
+        ],
         "changes": len(changes),
         "roles_query": _query(roles),
         "may_add": member.has_right(Right.ROLES),

@@ -50,10 +50,10 @@ def role_or_404(slug: str) -> Role:
 
 @dataclass(frozen=True)
 class ToolLine:
-    """A tool under its category; `said` is allow, deny or, where the category's word counts, empty."""
+    """A tool under its category; `effect` is allow, deny or, where the category's word counts, empty."""
 
     name: str
-    said: str
+    effect: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CategoryLine:
     name: str
     title: str
     count: int
-    said: str
+    effect: str
     tools: Sequence[ToolLine] = field(default_factory=tuple)
     is_whole: bool = True
     #: How many of its tools have a rule of their own.
@@ -72,12 +72,12 @@ class CategoryLine:
     @property
     def is_listed(self) -> bool:
         """True where a rule names the category or one of its tools."""
-        return bool(self.said or self.differing)
+        return bool(self.effect or self.differing)
 
     @property
     def not_shown(self) -> int:
         """Number of tools with a rule of their own that are not in the page."""
-        return self.differing - sum(bool(tool.said) for tool in self.tools)
+        return self.differing - sum(bool(tool.effect) for tool in self.tools)
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,19 @@ def role_matrix(rules: Iterable[Rule], stored: Iterable[Rule] = ()) -> RoleMatri
 
     Of a large catalogue it is a part; what differs from the `stored` rules is always in it.
     """
-    said, before = _by_thing(rules), _by_thing(stored)
-    changed = {thing for thing in said.keys() | before.keys() if said.get(thing) != before.get(thing)}
+    effects, stored_effects = _effects_by_name(rules), _effects_by_name(stored)
+    changed = {key for key in effects.keys() | stored_effects.keys() if effects.get(key) != stored_effects.get(key)}
     categories = list(Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name"))
     is_whole = sum(each.tool_count for each in categories) <= TOOLS_INLINE
     tools = Tool.objects.order_by("name")
     if not is_whole:
-        tools = tools.filter(name__in=[name for kind, name in said.keys() | changed if kind == "tool"])
+        tools = tools.filter(name__in=[name for kind, name in effects.keys() | changed if kind == "tool"])
     shown: dict[int, list[ToolLine]] = {}
     differing: dict[int, int] = {}
     left = TOOLS_AT_FIRST
     for name, category_id in tools.values_list("name", "category_id"):
-        line = ToolLine(name, said.get(("tool", name), ""))
-        differing[category_id] = differing.get(category_id, 0) + bool(line.said)
+        line = ToolLine(name, effects.get(("tool", name), ""))
+        differing[category_id] = differing.get(category_id, 0) + bool(line.effect)
         if is_whole or left > 0 or ("tool", name) in changed:
             shown.setdefault(category_id, []).append(line)
             left -= 1
@@ -117,7 +117,7 @@ def role_matrix(rules: Iterable[Rule], stored: Iterable[Rule] = ()) -> RoleMatri
             each.name,
             each.title,
             each.tool_count,
-            said.get(("category", each.name), ""),
+            effects.get(("category", each.name), ""),
             shown.get(each.pk, ()),
             is_whole or len(shown.get(each.pk, ())) == each.tool_count,
             differing.get(each.pk, 0),
@@ -129,7 +129,7 @@ def role_matrix(rules: Iterable[Rule], stored: Iterable[Rule] = ()) -> RoleMatri
     return RoleMatrix(first, rest, len(unlisted), len(lines) - len(first) - len(rest))
 
 
-def _by_thing(rules: Iterable[Rule]) -> dict[tuple[str, str], str]:
+def _effects_by_name(rules: Iterable[Rule]) -> dict[tuple[str, str], str]:
     return {("tool", rule.tool) if rule.tool else ("category", rule.category): rule.effect for rule in rules}
 
 
@@ -148,11 +148,11 @@ def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
     category = Category.objects.filter(name=name).first()
     if category is None:
         raise Http404("No such category.")
-    said = _by_thing(rules)
+    effects = _effects_by_name(rules)
     names = list(Tool.objects.filter(category=category).order_by("name").values_list("name", flat=True))
-    first = [ToolLine(each, said.get(("tool", each), "")) for each in names[:TOOLS_OF_CATEGORY]]
-    differ = [ToolLine(each, said["tool", each]) for each in names[TOOLS_OF_CATEGORY:] if ("tool", each) in said]
-    return CategoryLine(category.name, category.title, len(names), said.get(("category", name), ""), first + differ)
+    first = [ToolLine(each, effects.get(("tool", each), "")) for each in names[:TOOLS_OF_CATEGORY]]
+    differ = [ToolLine(each, effects["tool", each]) for each in names[TOOLS_OF_CATEGORY:] if ("tool", each) in effects]
+    return CategoryLine(category.name, category.title, len(names), effects.get(("category", name), ""), first + differ)
 
 
 @dataclass(frozen=True)
@@ -186,14 +186,14 @@ def role_members(role: Role | None, ticks: Mapping[UUID, bool], q: str = "", *, 
         )
     shown: list[Any] = list(found.order_by("-has", "user__email")[: MEMBERS_SHOWN + 1])
     page = shown[:MEMBERS_SHOWN]
-    there = {each.public_id for each in page}
+    shown_ids = {each.public_id for each in page}
     for each in page:
         each.has = ticks.get(each.public_id, each.has)
         each.why_locked = "has more access than you" if why_not_to(actor, each) else ""
     return RoleMembers(
         page,
         len(shown) > MEMBERS_SHOWN,
-        {each.public_id: ticks[each.public_id] for each in changed if each.public_id not in there},
+        {each.public_id: ticks[each.public_id] for each in changed if each.public_id not in shown_ids},
         [each for each in changed if ticks[each.public_id]],
         [each for each in changed if not ticks[each.public_id]],
     )

@@ -140,8 +140,8 @@ def delete_role(role: Role, *, actor: Membership) -> int:
 def assign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
     """Give the role to members who do not have it yet; returns how many they are. One audit row each."""
     require(actor, Right.ROLES)
-    has = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
-    wanted = [member for member in members if member.pk not in has]
+    holders = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
+    wanted = [member for member in members if member.pk not in holders]
     check_rank(actor, _members(wanted), "members")
     RoleMembership.objects.bulk_create(
         RoleMembership(organisation_id=role.organisation_id, role=role, membership=member) for member in wanted
@@ -174,8 +174,8 @@ def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membershi
     require(actor, Right.ROLES)
     check_rank(actor, _members([member]), "roles")
     roles = roles_named(slugs)
-    held = Role.objects.filter(role_memberships__membership=member)
-    for role in held.exclude(slug__in=slugs):
+    current = Role.objects.filter(role_memberships__membership=member)
+    for role in current.exclude(slug__in=slugs):
         unassign_role(role, [member], actor=actor)
     for role in roles.values():
         assign_role(role, [member], actor=actor)
@@ -196,11 +196,11 @@ def stamp_of(roles: Iterable[Role]) -> str:
     keys = [role.pk for role in roles]
     fields = ("pk", "slug", "name", "description", "mode")
     rules = RoleRule.objects.filter(role__in=keys).order_by("pk")
-    told = [
+    content = [
         list(Role.objects.filter(pk__in=keys).order_by("pk").values_list(*fields)),
         list(rules.values_list("role_id", "category_id", "tool_id", "effect")),
     ]
-    return sha256_hex(canonical_json(told))
+    return sha256_hex(canonical_json(content))
 
 
 def hold_roles(roles: Iterable[Role], stamp: str | None) -> None:
@@ -262,8 +262,8 @@ def _write_rules(role: Role, rules: Sequence[Rule]) -> list[Rule]:
         raise ChangeRefused("rules", f"A role has at most {MAX_RULES:,} rules.")
     found = _resolved(rules)
     kept = {(line.category_id, line.tool_id): line for line in RoleRule.objects.filter(role=role)}
-    gone = [line.pk for key, line in kept.items() if found.get(key) != line.effect]
-    RoleRule.objects.filter(pk__in=gone).delete()
+    removed = [line.pk for key, line in kept.items() if found.get(key) != line.effect]
+    RoleRule.objects.filter(pk__in=removed).delete()
     RoleRule.objects.bulk_create(
         RoleRule(
             organisation_id=role.organisation_id, role=role, category_id=category_id, tool_id=tool_id, effect=effect

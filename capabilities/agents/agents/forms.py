@@ -167,19 +167,21 @@ class AgentForm(CallsForm):
             self.allowed = in_places(data, "allowed_toolkits", MAX_TOOLKITS, "toolkit-place-")
             self.initial_ones = set(data.getlist("initial_toolkits"))
         else:
-            kits = allowed_toolkits(agent) if agent else {}
+            toolkits = allowed_toolkits(agent) if agent else {}
             self.own = tuple(own_tools(agent)) if agent else ()
             self.deferred = set(deferred_tools(agent)) if agent else set()
             self.pinned = set(pinned_tools(agent)) if agent else set()
-            self.allowed = tuple(kits)
-            self.initial_ones = {name for name, is_initial in kits.items() if is_initial}
+            self.allowed = tuple(toolkits)
+            self.initial_ones = {name for name, is_initial in toolkits.items() if is_initial}
 
     def tool_rows(self) -> Sequence[PickedTool]:
-        places = enumerate(self.own, start=1)
-        return [PickedTool(name, place, name in self.deferred, name in self.pinned) for place, name in places]
+        positions = enumerate(self.own, start=1)
+        return [PickedTool(name, position, name in self.deferred, name in self.pinned) for position, name in positions]
 
     def toolkit_rows(self) -> Sequence[PickedToolkit]:
-        return [PickedToolkit(name, place, name in self.initial_ones) for place, name in enumerate(self.allowed, 1)]
+        return [
+            PickedToolkit(name, position, name in self.initial_ones) for position, name in enumerate(self.allowed, 1)
+        ]
 
     def content(self) -> AgentContent:
         data = self.cleaned_data

@@ -26,12 +26,12 @@ def give_tools(names: Sequence[str], to: Recipients, *, actor: Membership) -> No
         return
     if to.toolkit and to.new_toolkit:
         raise ChangeRefused("new_toolkit", "Choose a toolkit, or name a new one: one of the two.")
-    kit = _in_toolkit(names, to, actor) if to.toolkit or to.new_toolkit else ""
+    toolkit = _in_toolkit(names, to, actor) if to.toolkit or to.new_toolkit else ""
     if to.agents:
         require(actor, Right.AGENTS)
     for agent in _agents_named(to.agents):
-        if kit:
-            _let_load(agent, kit, actor)
+        if toolkit:
+            _let_load(agent, toolkit, actor)
         elif not agent.has_every_tool:
             _own(agent, names, actor)
 
@@ -54,9 +54,9 @@ def _in_toolkit(names: Sequence[str], to: Recipients, actor: Membership) -> str:
         if toolkit is None:
             raise not_there("toolkit", "toolkit", to.toolkit)
         stored = content_of(toolkit)
-        there = {line.tool for line in stored.tools}
-        more = tuple(ToolkitLine(name) for name in names if name not in there)
-        return update_toolkit(toolkit, replace(stored, tools=(*stored.tools, *more)), actor=actor).name
+        listed = {line.tool for line in stored.tools}
+        new_lines = tuple(ToolkitLine(name) for name in names if name not in listed)
+        return update_toolkit(toolkit, replace(stored, tools=(*stored.tools, *new_lines)), actor=actor).name
     except ChangeRefused as error:
         field = "new_toolkit" if to.new_toolkit else "toolkit"
         raise ChangeRefused(field, str(error), code=error.code) from error
@@ -64,8 +64,8 @@ def _in_toolkit(names: Sequence[str], to: Recipients, actor: Membership) -> str:
 
 def _own(agent: Agent, names: Sequence[str], actor: Membership) -> None:
     stored = own_tools(agent)
-    more = [name for name in names if name not in stored]
-    _save(agent, actor, tools=(*stored, *more))
+    new_names = [name for name in names if name not in stored]
+    _save(agent, actor, tools=(*stored, *new_names))
 
 
 def _let_load(agent: Agent, toolkit: str, actor: Membership) -> None:

@@ -54,14 +54,14 @@ class PickedTool:
     """A tool of the agent's own, as the form shows it."""
 
     name: str
-    place: int
+    position: int
     is_deferred: bool
     is_pinned: bool = False
 
     def fields(self) -> Fields:
         ticked = [("deferred_tools", self.name)] if self.is_deferred else []
         ticked += [("pinned_tools", self.name)] if self.is_pinned else []
-        return [("tools", self.name), (f"place-{self.name}", str(self.place)), *ticked]
+        return [("tools", self.name), (f"place-{self.name}", str(self.position)), *ticked]
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class PickedToolkit:
     """A toolkit that the agent may load, as the form shows it."""
 
     name: str
-    place: int
+    position: int
     is_initial: bool
 
     def fields(self) -> Fields:
         initial = [("initial_toolkits", self.name)] if self.is_initial else []
-        return [("allowed_toolkits", self.name), (f"toolkit-place-{self.name}", str(self.place)), *initial]
+        return [("allowed_toolkits", self.name), (f"toolkit-place-{self.name}", str(self.position)), *initial]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class AgentToolkitRow:
     name: str
     is_allowed: bool
     is_initial: bool = False
-    place: int | None = None
+    position: int | None = None
     tool_count: int = 0
     tokens: int = 0
 
@@ -106,7 +106,7 @@ def toolkit_picker(rows: Sequence[PickedToolkit], search: Search) -> Picker:
         "toolkit",
         search,
         Toolkit.objects.count(),
-        [AgentToolkitRow(row.name, True, row.is_initial, row.place, *numbers.get(row.name, ())) for row in shown],
+        [AgentToolkitRow(row.name, True, row.is_initial, row.position, *numbers.get(row.name, ())) for row in shown],
         [AgentToolkitRow(name, False, False, None, *numbers[name]) for name in others[:SHOWN] if name in numbers],
         "capabilities/agents/agents/_agent_toolkit.html",
         "capabilities/agents/agents/_agent_toolkit.html",

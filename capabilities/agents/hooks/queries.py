@@ -82,13 +82,13 @@ class Names:
 
 def names_for(hooks: Iterable[Hook]) -> Names:
     """At most three queries, each only where something of its kind is named."""
-    whens = [(hook.when if isinstance(hook.when, dict) else {}, hook.settings) for hook in hooks]
-    agents = {each for when, _ in whens for each in _texts(when.get("agents"))}
-    providers = {each for when, _ in whens for each in _texts(when.get("providers"))}
+    conditions = [(hook.when if isinstance(hook.when, dict) else {}, hook.settings) for hook in hooks]
+    agents = {each for when, _ in conditions for each in _texts(when.get("agents"))}
+    providers = {each for when, _ in conditions for each in _texts(when.get("providers"))}
     providers |= {
-        each for _, settings in whens if isinstance(settings, dict) for each in _texts([settings.get("provider")])
+        each for _, settings in conditions if isinstance(settings, dict) for each in _texts([settings.get("provider")])
     }
-    members = {each for when, _ in whens for each in _texts(when.get("members"))}
+    members = {each for when, _ in conditions for each in _texts(when.get("members"))}
     columns = ("public_id", "slug", "name")
     return Names(
         {str(key): (slug, name) for key, slug, name in _rows(Agent.objects.values_list(*columns), agents)},

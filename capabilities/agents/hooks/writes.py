@@ -138,11 +138,11 @@ def _ids(field: str, kind: str, names: list[str], rows: QuerySet[Any], before: A
     by_slug = [name for name in names if not _is_uuid(name)] if kind != "member" else []
     slugs = dict(rows.filter(slug__in=by_slug).values_list("slug", "public_id")) if by_slug else {}
     uuids = [UUID(name) for name in names if _is_uuid(name)]
-    there = set(rows.filter(public_id__in=uuids).values_list("public_id", flat=True)) if uuids else set()
+    known = set(rows.filter(public_id__in=uuids).values_list("public_id", flat=True)) if uuids else set()
     found = []
     for name in names:
         key = UUID(name) if _is_uuid(name) else slugs.get(name)
-        if key is None or (key not in there and name not in slugs and str(key) not in before):
+        if key is None or (key not in known and name not in slugs and str(key) not in before):
             raise not_there(field, kind, name)
         found.append(str(key))
     return list(dict.fromkeys(found))

@@ -95,7 +95,7 @@ class KnobOut(serializers.Serializer[Any]):
     in_force = serializers.SerializerMethodField()
     layer = serializers.CharField(help_text="The one whose value is in force.")
     why = serializers.CharField(help_text="Why what is in force is not what was asked for; else empty.")
-    layers = SayingOut(source="sayings", many=True, help_text="From the outermost to the innermost.")
+    layers = SayingOut(source="layer_settings", many=True, help_text="From the outermost to the innermost.")
 
     def get_in_force(self, knob: Any) -> Any:
         return plain(knob.in_force)

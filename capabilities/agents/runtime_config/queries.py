@@ -98,10 +98,10 @@ def shown_values(layer: LayerOf, values: Any) -> ShownLayer:
     """Build the layer from values that were read already. Values that cannot be read are among the notes alone."""
     document = values if isinstance(values, Mapping) else {}
     tools = document.get("tools")
-    said = tools if isinstance(tools, Mapping) else {}
+    knobs_by_pattern = tools if isinstance(tools, Mapping) else {}
     patterns = [
         ShownPattern(pattern, [_shown(KNOBS[name], value) for name, value in knobs.items() if name in KNOBS])
-        for pattern, knobs in said.items()
+        for pattern, knobs in knobs_by_pattern.items()
         if isinstance(knobs, Mapping)
     ]
     shared = [_shown(knob, document[name]) for name, knob in SHARED_KNOBS.items() if name in document]
@@ -131,7 +131,7 @@ class ResolvedTool:
 
 
 @dataclass(frozen=True)
-class ShownSaying:
+class ShownLayerSetting:
     layer: str
     pattern: str
     asked: str
@@ -147,7 +147,7 @@ class ShownInForce:
     in_force: str
     layer: str
     why: str
-    sayings: Sequence[ShownSaying]
+    layer_settings: Sequence[ShownLayerSetting]
 
 
 def shown_in_force(tool: ResolvedTool) -> list[ShownInForce]:
@@ -160,8 +160,8 @@ def shown_in_force(tool: ResolvedTool) -> list[ShownInForce]:
             each.layer,
             each.why,
             [
-                ShownSaying(one.layer, one.pattern, in_words(one.asked, each.knob), one.read.note)
-                for one in each.sayings
+                ShownLayerSetting(one.layer, one.pattern, in_words(one.asked, each.knob), one.read.note)
+                for one in each.layer_settings
             ],
         )
         for each in tool.resolved.knobs

@@ -74,7 +74,7 @@ def set_tool_knobs(
     if not key:
         raise ChangeRefused("pattern", "Name a tool, a pattern of names, or group: and a category.")
     stored = document_of(row)
-    tools = {name: said for name, said in stored.get("tools", {}).items() if name not in (key, instead_of)}
+    tools = {name: values for name, values in stored.get("tools", {}).items() if name not in (key, instead_of)}
     if knobs:
         tools[key] = dict(knobs)
     return _store(layer, row, {**stored, "tools": tools}, actor)
@@ -100,8 +100,8 @@ def set_shared_knobs(
     """Store the layer's profile and what it says of all tools together; what is None says nothing."""
     row = _locked(layer, actor)
     tools = document_of(row).get("tools", {})
-    said = {name: value for name, value in shared.items() if value is not None}
-    return _store(layer, row, {"profile": profile, **said, "tools": tools}, actor)
+    values = {name: value for name, value in shared.items() if value is not None}
+    return _store(layer, row, {"profile": profile, **values, "tools": tools}, actor)
 
 
 @configuration_write()
@@ -170,11 +170,11 @@ def checked(values: Any) -> dict[str, Any]:
     document = {name: values[name] for name in ("profile", *SHARED_KNOBS) if values.get(name) not in (None, "")}
     tools: dict[str, dict[str, Any]] = {}
     for pattern, knobs in (values.get("tools") or {}).items():
-        said = {name: _as_stored(name, value) for name, value in knobs.items()}
-        if said:
-            tools[pattern_of(pattern)] = said
-    for pattern, said in tools.items():
-        _check_pattern(pattern, said)
+        stored = {name: _as_stored(name, value) for name, value in knobs.items()}
+        if stored:
+            tools[pattern_of(pattern)] = stored
+    for pattern, stored in tools.items():
+        _check_pattern(pattern, stored)
     return {**document, "tools": tools} if tools else document
 
 
@@ -182,10 +182,10 @@ def _as_stored(name: str, value: Any) -> Any:
     return plain(KNOBS[name].read(value).value) if KNOBS[name].type == PROGRAM_LIST else value
 
 
-def _check_pattern(pattern: str, said: Mapping[str, Any]) -> None:
+def _check_pattern(pattern: str, knobs: Mapping[str, Any]) -> None:
     if pattern.startswith(GROUP) or any(character in pattern for character in "*?["):
         return
-    for name in said:
+    for name in knobs:
         if not KNOBS[name].is_of(pattern, ""):
             others = ", ".join(sorted({each for tool in KNOBS[name].tools for each in (tool, *ALIASES.get(tool, ()))}))
             raise ChangeRefused(f"tools.{pattern}.{name}", f"{pattern} has no {name}; it is a knob of {others}.")

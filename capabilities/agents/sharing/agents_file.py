@@ -64,13 +64,13 @@ class FileRefused(ValueError):
 
 
 @dataclass
-class _Reading:
+class _Report:
     path: Path
     actor: Membership
     problems: list[str] = field(default_factory=list)
 
-    def complain(self, key: str, what: str) -> None:
-        self.problems.append(f"{self.path}: {f'{key}: ' if key else ''}{what}")
+    def add(self, key: str, text: str) -> None:
+        self.problems.append(f"{self.path}: {f'{key}: ' if key else ''}{text}")
 
 
 def apply_file(path: Path, *, actor: Membership) -> list[Applied]:
@@ -78,63 +78,61 @@ def apply_file(path: Path, *, actor: Membership) -> list[Applied]:
 
     Raises FileRefused with everything that is wrong.
     """
-    reading = _Reading(path, actor)
-    content = _content(reading)
+    report = _Report(path, actor)
+    content = _content(report)
     with transaction.atomic():
         applied = [
             found
             for kind, write in (("toolkits", _toolkit), ("agents", _agent))
-            for name, said in content[kind].items()
-            if (found := _written(reading, f"{kind}.{name}", partial(write, reading, name, said)))
+            for name, fields in content[kind].items()
+            if (found := _written(report, f"{kind}.{name}", partial(write, report, name, fields)))
         ]
-        if reading.problems:
-            raise FileRefused(reading.problems)
+        if report.problems:
+            raise FileRefused(report.problems)
     return applied
 
 
 # -- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def _content(reading: _Reading) -> dict[str, dict[str, Mapping[str, Any]]]:
+def _content(report: _Report) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Read the file's toolkits and agents, by kind and name, each of the right form. Raises FileRefused."""
     try:
-        text = reading.path.read_text()
+        text = report.path.read_text()
         document = read_document(text) if len(text) <= MAX_FILE else None
     except OSError as error:
-        raise FileRefused([f"{reading.path}: it cannot be read: {error.strerror}."]) from error
+        raise FileRefused([f"{report.path}: it cannot be read: {error.strerror}."]) from error
     except (UnicodeDecodeError, DocumentRefused) as error:
-        raise FileRefused([f"{reading.path}: it is neither YAML nor JSON: {error}"]) from error
+        raise FileRefused([f"{report.path}: it is neither YAML nor JSON: {error}"]) from error
     if not isinstance(document, dict):
-        raise FileRefused(
-            [f"{reading.path}: write an object with the keys toolkits and agents, of a megabyte at most."]
-        )
+        raise FileRefused([f"{report.path}: write an object with the keys toolkits and agents, of a megabyte at most."])
     for key in sorted(set(map(str, document)) - {"toolkits", "agents"}):
-        reading.complain(key, "there is no such key here: only toolkits and agents are read.")
+        report.add(key, "there is no such key here: only toolkits and agents are read.")
     found = {
-        kind: _section(reading, kind, document.get(kind), keys)
+        kind: _section(report, kind, document.get(kind), keys)
         for kind, keys in (("toolkits", TOOLKIT_KEYS), ("agents", AGENT_KEYS))
     }
-    if reading.problems:
-        raise FileRefused(reading.problems)
+    if report.problems:
+        raise FileRefused(report.problems)
     return found
 
 
-def _section(reading: _Reading, kind: str, said: Any, keys: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
-    if said is None:
+def _section(report: _Report, kind: str, fields: Any, keys: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+    if fields is None:
         return {}
-    if not isinstance(said, dict):
-        reading.complain(kind, "write an object: a name, and under it what it is.")
+    if not isinstance(fields, dict):
+        report.add(kind, "write an object: a name, and under it what it is.")
         return {}
-    for name, entry in said.items():
+    for name, entry in fields.items():
         if not isinstance(entry, dict):
-            reading.complain(f"{kind}.{name}", f"write an object with some of the keys {', '.join(keys)}.")
+            report.add(f"{kind}.{name}", f"write an object with some of the keys {', '.join(keys)}.")
             continue
         for key, value in entry.items():
             if key not in keys:
-                reading.complain(f"{kind}.{name}.{key}", f"there is no such key. There are: {', '.join(keys)}.")
+                report.add(f"{kind}.{name}.{key}", f"there is no such key. There are: {', '.join(keys)}.")
             elif not _is(value, keys[key]):
-                reading.complain(f"{kind}.{name}.{key}", f"write {keys[key]}.")
-    return {str(name): entry for name, entry in said.items()}
+                report.add(f"{kind}.{name}.{key}", f"write {keys[key]}.")
+    return {str(name): entry for name, entry in fields.items()}
 
 
 def _is(value: Any, wanted: str) -> bool:
@@ -146,39 +144,39 @@ def _is(value: Any, wanted: str) -> bool:
 # -- Writing ----------------------------------------------------------------------------------------------------------
 
 
-def _written(reading: _Reading, key: str, write: Callable[[], Applied]) -> Applied | None:
+def _written(report: _Report, key: str, write: Callable[[], Applied]) -> Applied | None:
     """Run the write and return its outcome; None where it was refused, which is noted."""
     try:
         with transaction.atomic():
             return write()
     except ChangeRefused as error:
         of_file = FILE_KEYS.get(error.field, error.field)
-        reading.complain(f"{key}.{of_file}" if of_file else key, str(error))
+        report.add(f"{key}.{of_file}" if of_file else key, str(error))
     except PermissionDenied as error:
-        reading.complain(key, f"{error} The setting TOOLHUB_AGENTS_FILE_BY names who writes it.")
+        report.add(key, f"{error} The setting TOOLHUB_AGENTS_FILE_BY names who writes it.")
     return None
 
 
-def _toolkit(reading: _Reading, name: str, said: Mapping[str, Any]) -> Applied:
+def _toolkit(report: _Report, name: str, fields: Mapping[str, Any]) -> Applied:
     stored = Toolkit.objects.filter(name=name).first()
     content = content_of(stored) if stored is not None else ToolkitContent(name)
-    if "tools" in said:
+    if "tools" in fields:
         lines = {line.tool: line for line in content.tools}
-        names = _tools(said["tools"])
+        names = _tools(fields["tools"])
         content = replace(content, tools=tuple(lines.get(each, ToolkitLine(each)) for each in names))
-    content = replace(content, description=said.get("description", content.description))
-    before = _audit_head(reading.actor)
+    content = replace(content, description=fields.get("description", content.description))
+    before = _audit_head(report.actor)
     if stored is None:
-        create_toolkit(content, actor=reading.actor)
+        create_toolkit(content, actor=report.actor)
     else:
-        update_toolkit(stored, content, actor=reading.actor)
-    return _applied(reading, "toolkit", name, stored is None, before)
+        update_toolkit(stored, content, actor=report.actor)
+    return _applied(report, "toolkit", name, stored is None, before)
 
 
-def _agent(reading: _Reading, name: str, said: Mapping[str, Any]) -> Applied:
+def _agent(report: _Report, name: str, fields: Mapping[str, Any]) -> Applied:
     slug = name.lower().replace("_", "-")
     stored = Agent.objects.select_related("model", "fallback_model").filter(slug=slug).first()
-    model = _model(said["model"]) if "model" in said else None
+    model = _model(fields["model"]) if "model" in fields else None
     if stored is not None:
         content = agent_content(stored)
     else:
@@ -186,27 +184,27 @@ def _agent(reading: _Reading, name: str, said: Mapping[str, Any]) -> Applied:
     content = replace(
         content,
         model=model or content.model,
-        name=said.get("display_name", content.name),
-        role=said.get("role", content.role),
-        tools=_tools(said["tools"]) if "tools" in said else None,
-        allowed_toolkits=tuple(said["allowed_toolkits"]) if "allowed_toolkits" in said else None,
-        initial_toolkits=tuple(said["initial_toolkits"]) if "initial_toolkits" in said else None,
+        name=fields.get("display_name", content.name),
+        role=fields.get("role", content.role),
+        tools=_tools(fields["tools"]) if "tools" in fields else None,
+        allowed_toolkits=tuple(fields["allowed_toolkits"]) if "allowed_toolkits" in fields else None,
+        initial_toolkits=tuple(fields["initial_toolkits"]) if "initial_toolkits" in fields else None,
     )
-    if "tools" in said:
+    if "tools" in fields:
         content = replace(content, tools_mode=ToolsMode.LISTED)
-    if "rooms" in said:
-        offered = Offer.ROLES if said["rooms"] else Offer.EVERYBODY
-        content = replace(content, offered_to=offered, rooms=tuple(said["rooms"]))
-    before = _audit_head(reading.actor)
+    if "rooms" in fields:
+        offered = Offer.ROLES if fields["rooms"] else Offer.EVERYBODY
+        content = replace(content, offered_to=offered, rooms=tuple(fields["rooms"]))
+    before = _audit_head(report.actor)
     if stored is None:
-        create_agent(content, actor=reading.actor)
+        create_agent(content, actor=report.actor)
     else:
-        update_agent(stored, content, actor=reading.actor)
-    return _applied(reading, "agent", slug, stored is None, before)
+        update_agent(stored, content, actor=report.actor)
+    return _applied(report, "agent", slug, stored is None, before)
 
 
-def _applied(reading: _Reading, kind: str, name: str, is_new: bool, before: str) -> Applied:
-    changed = _audit_head(reading.actor) != before
+def _applied(report: _Report, kind: str, name: str, is_new: bool, before: str) -> Applied:
+    changed = _audit_head(report.actor) != before
     return Applied(kind, name, "new" if is_new else "changed" if changed else "unchanged")
 
 
@@ -218,8 +216,8 @@ def _audit_head(actor: Membership) -> str:
 
 def _tools(names: list[str]) -> tuple[str, ...]:
     """A name that other systems use for one tool is that tool's, unless a tool here is called so. One query."""
-    there = set(Tool.objects.filter(name__in=names).values_list("name", flat=True))
-    return tuple(name if name in there or len(ALIASES.get(name, ())) != 1 else ALIASES[name][0] for name in names)
+    stored = set(Tool.objects.filter(name__in=names).values_list("name", flat=True))
+    return tuple(name if name in stored or len(ALIASES.get(name, ())) != 1 else ALIASES[name][0] for name in names)
 
 
 def _model(name: str) -> LanguageModel:

@@ -48,13 +48,13 @@ class ImportedToolkit:
 
 def imported_toolkit(tool_import: ToolImport) -> ImportedToolkit | None:
     """None for an import of another kind. At most five queries."""
-    said = tool_import.content.get("toolkit") if tool_import.source == ImportSource.TOOLKIT else None
-    if not said:
+    file_content = tool_import.content.get("toolkit") if tool_import.source == ImportSource.TOOLKIT else None
+    if not file_content:
         return None
-    here = _tools_here(tool_import)
-    lines = tuple(_line(each, here[each["tool"]]) for each in said["tools"] if each["tool"] in here)
-    content = ToolkitContent(said["name"], said["description"], lines)
-    existing = tool_import.toolkit or Toolkit.objects.filter(name=said["name"]).first()
+    names_here = _tools_here(tool_import)
+    lines = tuple(_line(each, names_here[each["tool"]]) for each in file_content["tools"] if each["tool"] in names_here)
+    content = ToolkitContent(file_content["name"], file_content["description"], lines)
+    existing = tool_import.toolkit or Toolkit.objects.filter(name=file_content["name"]).first()
     stored = content_of(existing) if existing is not None else None
     if existing is not None:
         content = ToolkitContent(existing.name, content.description, lines)
@@ -63,7 +63,7 @@ def imported_toolkit(tool_import: ToolImport) -> ImportedToolkit | None:
         content,
         existing,
         existing is not None and existing.pk == tool_import.toolkit_id,
-        tuple(each["tool"] for each in said["tools"] if each["tool"] not in here),
+        tuple(each["tool"] for each in file_content["tools"] if each["tool"] not in names_here),
         tuple(line.tool for line in lines if line.tool not in old),
         tuple(sorted(old - {line.tool for line in lines})),
         stored is not None and _is_same(stored, content),
@@ -81,10 +81,10 @@ def _tools_here(tool_import: ToolImport) -> dict[str, str]:
     return found
 
 
-def _line(said: Mapping[str, Any], name: str) -> ToolkitLine:
+def _line(entry: Mapping[str, Any], name: str) -> ToolkitLine:
     """Overrides that decide what a call may do are not taken from a file."""
-    knobs = {each: value for each, value in said["knobs"].items() if not safety_knobs([each])}
-    return ToolkitLine(name, said["timeout"], said["max_result_chars"], knobs)
+    knobs = {each: value for each, value in entry["knobs"].items() if not safety_knobs([each])}
+    return ToolkitLine(name, entry["timeout"], entry["max_result_chars"], knobs)
 
 
 def _is_same(stored: ToolkitContent, content: ToolkitContent) -> bool:

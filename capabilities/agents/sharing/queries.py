@@ -76,12 +76,14 @@ def _modules(tool_import: ToolImport) -> list[dict[str, Any]]:
         return []
     names = {each["name"] for each in sent}
     rows = HelperVersion.objects.filter(module__name__in=names).exclude(status="rejected").order_by("number")
-    here = {(name, sha): number for name, sha, number in rows.values_list("module__name", "sha256", "number")}
+    stored_versions = {
+        (name, sha): number for name, sha, number in rows.values_list("module__name", "sha256", "number")
+    }
     known = set(HelperModule.objects.filter(name__in=names).values_list("name", flat=True))
     return [
         {
             **{name: each[name] for name in ("name", "description", "problem", "sha256")},
-            "number": here.get((each["name"], each["sha256"])),
+            "number": stored_versions.get((each["name"], each["sha256"])),
             "is_known": each["name"] in known,
             "code": list(visible_parts(each["code"])),
         }

@@ -83,8 +83,8 @@ def sync_folder(folder: Folder) -> list[Synced]:
     known = {row.path: row for row in SyncedFile.objects.filter(folder=folder.label).select_related("tool")}
     found = [_sync_file(folder, name, known.get(name)) for name in names[:MOST_FILES]]
     found += [Synced(name, "broken", f"Only {MOST_FILES:,} files are read.") for name in names[MOST_FILES:]]
-    gone = [row for path, row in known.items() if path not in set(names)]
-    return found + [each for row in gone if (each := _forget(folder, row)) is not None]
+    removed = [row for path, row in known.items() if path not in set(names)]
+    return found + [each for row in removed if (each := _forget(folder, row)) is not None]
 
 
 def tool_files_of(folder: Path) -> Iterable[str]:
@@ -105,7 +105,7 @@ def _sync_file(folder: Folder, path: str, row: SyncedFile | None) -> Synced:
             content = file.read(4 * MAX_FILE + 1)
         digest = sha256(content).hexdigest()
         has_changed = digest != row.sha256 or (row.tool is None and not row.error)
-        if not has_changed and not (row.tool and row.tool.quarantine == _gone(row)):
+        if not has_changed and not (row.tool and row.tool.quarantine == _why_removed(row)):
             return Synced(path, "broken", row.error) if row.error else Synced(path, "unchanged")
         read = read_tool_file(path, content.decode(), folder.organisation.pk)
         with transaction.atomic():
@@ -131,7 +131,7 @@ def _sentence(error: Exception) -> str:
     return "The file is no UTF-8 text." if isinstance(error, UnicodeDecodeError) else str(error)
 
 
-def _gone(row: SyncedFile) -> str:
+def _why_removed(row: SyncedFile) -> str:
     """Why a tool is kept back whose file is gone."""
     return GONE.format(path=row.path, folder=row.folder)[:300]
 
@@ -163,7 +163,7 @@ def _save(folder: Folder, path: str, row: SyncedFile, read: ToolFile) -> tuple[T
     _save_tests(tool, read)
     if folder.approver is not None and version.status == VersionStatus.PENDING:
         decide_version(version, approve=True, reason=f"From the file {path}.", actor=folder.approver)
-    if tool.quarantine == _gone(row):
+    if tool.quarantine == _why_removed(row):
         Tool.objects.filter(pk=tool.pk).update(**RELEASED)
         record("tool.release", tool, actor=folder.approver, before={"quarantine": tool.quarantine})
         touch_registry(tool.organisation_id)
@@ -213,7 +213,7 @@ def _save_tests(tool: Tool, read: ToolFile) -> None:
 @transaction.atomic
 def _forget(folder: Folder, row: SyncedFile) -> Synced | None:
     """Keep the tool of a file that is gone back; it comes again with its file. None where it was so before."""
-    tool, why = row.tool, _gone(row)
+    tool, why = row.tool, _why_removed(row)
     if tool is None:
         row.delete()
         return Synced(row.path, "gone")

@@ -162,8 +162,8 @@ class _Reader:
         known = self._of_servers.setdefault(server.pk, tools_of_server(server.pk))
         called = str(tool["implementation"].get("name", ""))
         if called in known:
-            there = known[called]
-            return FoundTool(**base | {"name": there.name}, more=more, tool_id=there.pk)
+            stored_tool = known[called]
+            return FoundTool(**base | {"name": stored_tool.name}, more=more, tool_id=stored_tool.pk)
         return FoundTool(**base | {"name": mcp_tool_name(server.name, called)}, more=more, server_id=server.pk)
 
     # -- Code ---------------------------------------------------------------------------------------------------------
@@ -234,13 +234,13 @@ def _servers_here(named: list[Mapping[str, Any]]) -> dict[str, McpServer]:
     several. One query."""
     if not named:
         return {}
-    here: dict[tuple[str, str], list[McpServer]] = {}
+    by_address: dict[tuple[str, str], list[McpServer]] = {}
     for server in McpServer.objects.order_by("name"):
-        here.setdefault((server.transport, address_of(server)), []).append(server)
+        by_address.setdefault((server.transport, address_of(server)), []).append(server)
     found = {}
     for each in named:
         address = each["address"] if each["transport"] == Transport.STDIO else bare_address(each["address"])
-        fitting = here.get((each["transport"], address), []) if address else []
+        fitting = by_address.get((each["transport"], address), []) if address else []
         if fitting:
             found[each["name"]] = next((server for server in fitting if server.name == each["name"]), fitting[0])
     return found

@@ -80,9 +80,9 @@ class ToolkitLineIn(serializers.Serializer[Any]):
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        strange = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
-        if strange:
-            raise ValidationError({strange[0][:100]: "There is no such field here."}, "unknown_field")
+        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
+        if unknown:
+            raise ValidationError({unknown[0][:100]: "There is no such field here."}, "unknown_field")
         line: dict[str, Any] = super().to_internal_value(data)
         if "tool" not in line:
             raise ValidationError({"tool": "Name the tool."}, "required")  # in a PATCH too

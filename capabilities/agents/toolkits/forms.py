@@ -33,7 +33,7 @@ class ToolRow:
     """A tool of the toolkit as the form shows it: what was typed beside it, and what the tool itself says."""
 
     name: str
-    place: int
+    position: int
     timeout: str
     chars: str
     knobs: str = ""
@@ -46,7 +46,7 @@ class ToolRow:
             (f"chars-{self.name}", self.chars),
             (f"knobs-{self.name}", self.knobs),
         ]
-        return [("tools", self.name), (f"place-{self.name}", str(self.place)), *(pair for pair in typed if pair[1])]
+        return [("tools", self.name), (f"place-{self.name}", str(self.position)), *(pair for pair in typed if pair[1])]
 
 
 class ToolkitForm(forms.Form):

@@ -135,7 +135,7 @@ class PickedCategory:
 
 def category_picker(chosen: Sequence[str], search: Search) -> Picker:
     """One query. Those that are chosen and not there stay: the save says that they are not."""
-    there = {
+    by_name = {
         each.name: PickedCategory(each.name, each.title, each.tool_count, each.tokens or 0, each.name in chosen)  # type: ignore[attr-defined]
         for each in categories_for_toolkits()
     }
@@ -144,14 +144,14 @@ def category_picker(chosen: Sequence[str], search: Search) -> Picker:
     def fits(row: PickedCategory) -> bool:
         return all(word in f"{row.title} {row.name}".lower() for word in words)
 
-    ticked = [there.get(name) or PickedCategory(name, name, 0, 0, True) for name in chosen]
+    ticked = [by_name.get(name) or PickedCategory(name, name, 0, 0, True) for name in chosen]
     shown, kept, count = shown_and_kept(ticked, PickedCategory.fields, fits)
-    found = [row for row in there.values() if not row.is_chosen and fits(row)]
+    found = [row for row in by_name.values() if not row.is_chosen and fits(row)]
     return Picker(
         "categories",
         "category",
         search,
-        len(there),
+        len(by_name),
         shown,
         found[:SHOWN],
         "capabilities/agents/toolkits/_toolkit_category.html",

@@ -111,7 +111,7 @@ def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
     try:
         answer = save_as_shown(
             request,
-            _held(content),
+            _content_as_json(content),
             stamp=lambda: toolkit_stamp(toolkit),
             impact_of=lambda: impact_of_toolkit(toolkit, content, actor=member),
             save=lambda stamp: update_toolkit(toolkit_or_404(name, member), content, actor=member, stamp=stamp),
@@ -124,7 +124,7 @@ def toolkit_update(request: MemberRequest, org: str, name: str) -> HttpResponse:
     return toolkit_saved(request, org, answer)
 
 
-def _held(content: ToolkitContent) -> list[Any]:
+def _content_as_json(content: ToolkitContent) -> list[Any]:
     """Return the tools and categories of a toolkit's content, as JSON values."""
     lines = [[line.tool, line.timeout, line.max_result_chars, dict(line.knobs)] for line in content.tools]
     return [lines, sorted(content.categories)]

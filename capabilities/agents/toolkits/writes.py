@@ -138,7 +138,7 @@ def _require_for_safety(actor: Membership | None, stored: Iterable[ToolkitLine],
 
     def knobs(lines: Iterable[ToolkitLine]) -> dict[str, dict[str, Any]]:
         found = {line.tool: {name: line.knobs[name] for name in safety_knobs(line.knobs)} for line in lines}
-        return {tool: said for tool, said in found.items() if said}
+        return {tool: values for tool, values in found.items() if values}
 
     before, after = knobs(stored), knobs(wanted)
     if before == after or actor is None or may_administer(actor, Right.POLICIES):
@@ -257,11 +257,11 @@ def _known_categories(names: Sequence[str]) -> list[int]:
         if name not in keys:
             raise not_there("categories", "category", name)
     reserved = Tool.objects.filter(name__in=RESERVED_TOOLS, category__in=keys.values())
-    held = dict(reserved.order_by("-name").values_list("category__name", "name"))
+    reserved_by_category = dict(reserved.order_by("-name").values_list("category__name", "name"))
     for name in names:
-        if name == META_CATEGORY or name in held:
-            what = held.get(name, "what loads tools")
-            raise ChangeRefused("categories", f"{name} cannot be in a toolkit: {what} is in it.")
+        if name == META_CATEGORY or name in reserved_by_category:
+            reserved_tool = reserved_by_category.get(name, "what loads tools")
+            raise ChangeRefused("categories", f"{name} cannot be in a toolkit: {reserved_tool} is in it.")
     return [keys[name] for name in names]
 
 
@@ -301,8 +301,8 @@ def _check_agents(toolkit: Toolkit) -> None:
 
 def shared_tools_in(toolkit_ids: Collection[int]) -> list[str]:
     """Names of the toolkits' tools that act with a credential the organisation shares. Three queries."""
-    brought = {tool for tools in overrides_in(toolkit_ids).values() for tool in tools}
-    return shared_tools(Tool.objects.filter(pk__in=brought))
+    tool_ids = {tool for tools in overrides_in(toolkit_ids).values() for tool in tools}
+    return shared_tools(Tool.objects.filter(pk__in=tool_ids))
 
 
 def shared_tools(tools: QuerySet[Tool]) -> list[str]:
@@ -353,11 +353,11 @@ def toolkit_conflicts(agents: Sequence[Agent]) -> list[Conflict]:
     """
     if not agents:
         return []
-    kits, own, core = _initial_sides(agents), _own_sides(agents), _core_side()
+    initial, own, core = _initial_origins(agents), _own_origins(agents), _core_origin()
     clashes = []
     for agent in agents:
-        sides = [own[agent.pk], *([core] if agent.starts_with_core else []), *kits[agent.pk]]
-        clashes += [(agent, *clash) for clash in _clashes(sides)]
+        origins = [own[agent.pk], *([core] if agent.starts_with_core else []), *initial[agent.pk]]
+        clashes += [(agent, *clash) for clash in _clashes(origins)]
     names = dict(Tool.objects.filter(pk__in={tool for _, tool, *_ in clashes}).values_list("pk", "name"))
     return [
         Conflict(agent, names[tool], first, second, (first.tools[tool], second.tools[tool]))
@@ -365,29 +365,29 @@ def toolkit_conflicts(agents: Sequence[Agent]) -> list[Conflict]:
     ]
 
 
-def _clashes(sides: Iterable[ToolOrigin]) -> list[tuple[int, ToolOrigin, ToolOrigin]]:
+def _clashes(origins: Iterable[ToolOrigin]) -> list[tuple[int, ToolOrigin, ToolOrigin]]:
     """Tools that a side says something else of than the first one that brings them."""
-    brought: dict[int, ToolOrigin] = {}
+    first_origins: dict[int, ToolOrigin] = {}
     found = []
-    for side in sides:
-        for tool, overrides in side.tools.items():
-            first = brought.setdefault(tool, side)
+    for origin in origins:
+        for tool, overrides in origin.tools.items():
+            first = first_origins.setdefault(tool, origin)
             if first.tools[tool] != overrides:
-                found.append((tool, first, side))
+                found.append((tool, first, origin))
     return found
 
 
-def _initial_sides(agents: Sequence[Agent]) -> dict[int, list[ToolOrigin]]:
+def _initial_origins(agents: Sequence[Agent]) -> dict[int, list[ToolOrigin]]:
     lines = AgentToolkit.objects.filter(agent__in=agents, is_initial=True).order_by("position", "toolkit__name")
     rows = list(lines.values_list("agent_id", "toolkit_id", "toolkit__name"))
     tools = overrides_in({key for _, key, _ in rows})
-    sides: dict[int, list[ToolOrigin]] = {agent.pk: [] for agent in agents}
+    origins: dict[int, list[ToolOrigin]] = {agent.pk: [] for agent in agents}
     for agent_id, key, name in rows:
-        sides[agent_id].append(ToolOrigin(f"toolkit {name}", tools[key], key))
-    return sides
+        origins[agent_id].append(ToolOrigin(f"toolkit {name}", tools[key], key))
+    return origins
 
 
-def _own_sides(agents: Sequence[Agent]) -> dict[int, ToolOrigin]:
+def _own_origins(agents: Sequence[Agent]) -> dict[int, ToolOrigin]:
     tools: dict[int, dict[int, Overrides]] = {agent.pk: {} for agent in agents}
     for agent_id, tool in AgentTool.objects.filter(agent__in=agents).values_list("agent_id", "tool_id"):
         tools[agent_id][tool] = NO_OVERRIDES
@@ -397,6 +397,6 @@ def _own_sides(agents: Sequence[Agent]) -> dict[int, ToolOrigin]:
     return {key: ToolOrigin("its own tools", found) for key, found in tools.items()}
 
 
-def _core_side() -> ToolOrigin:
+def _core_origin() -> ToolOrigin:
     keys = Tool.objects.filter(category__is_core=True).values_list("pk", flat=True)
     return ToolOrigin("the core categories", dict.fromkeys(keys, NO_OVERRIDES))

@@ -195,9 +195,9 @@ def _no_entry(number: int) -> ToolError:
 
 def _added(context: ToolContext, number: int, text: str, longer: Concat) -> dict[str, Any]:
     """One statement, so that of two calls at the same time neither loses its line."""
-    roomy = _entries(context).annotate(length=Length("text")).filter(number=number)
-    roomy = roomy.filter(length__lte=ENTRY_TEXT - len(text) - 1)
-    if not roomy.update(text=Case(When(text="", then=_value(text)), default=longer), updated_at=context.now()):
+    with_room = _entries(context).annotate(length=Length("text")).filter(number=number)
+    with_room = with_room.filter(length__lte=ENTRY_TEXT - len(text) - 1)
+    if not with_room.update(text=Case(When(text="", then=_value(text)), default=longer), updated_at=context.now()):
         _entry(context, number)
         raise ToolError(f"An entry holds at most {ENTRY_TEXT} characters: write a new one.")
     return {"entry": _as_json(_entry(context, number))}

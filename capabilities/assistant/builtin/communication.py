@@ -68,20 +68,20 @@ def message_list(
     return answer | ({"more": total - limit} if total > limit else {})
 
 
-def _member(who: str) -> Membership:
+def _member(address: str) -> Membership:
     """The member meant: by e-mail address, else by a name that only one has."""
     members = Membership.objects.select_related("user").filter(user__is_active=True, ended_at=None)
-    found = list(members.filter(user__email__iexact=who)[:1]) or list(_named(members, who)[:2])
+    found = list(members.filter(user__email__iexact=address)[:1]) or list(_named(members, address)[:2])
     if not found:
-        raise ToolError(f"There is no member {who} in this organisation.")
+        raise ToolError(f"There is no member {address} in this organisation.")
     if len(found) > 1:
-        raise ToolError(f"Several members are called {who}: give the e-mail address.")
+        raise ToolError(f"Several members are called {address}: give the e-mail address.")
     return found[0]
 
 
-def _named(members: QuerySet[Membership], who: str) -> QuerySet[Membership]:
+def _named(members: QuerySet[Membership], address: str) -> QuerySet[Membership]:
     full = Concat("user__first_name", Value(" "), "user__last_name")
-    is_named = Q(full__iexact=who) | Q(user__first_name__iexact=who) | Q(user__last_name__iexact=who)
+    is_named = Q(full__iexact=address) | Q(user__first_name__iexact=address) | Q(user__last_name__iexact=address)
     return members.annotate(full=full).filter(is_named)
 
 

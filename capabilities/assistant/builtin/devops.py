@@ -164,10 +164,10 @@ def _asked(context: ToolContext, cloud: Remote, method: str, segments: list[str]
     credentials = Credentials(
         values.get("access_key", "").strip(), values.get("secret_key", "").strip(), values["region"].strip(), "lambda"
     )
-    place = ("2015-03-31", *segments)
+    path = ("2015-03-31", *segments)
     headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if content else {})
-    proof = signed(method, cloud.url(*place), headers, content, credentials, context.now())
-    return cloud.ask(method, *place, content=content or None, headers=proof)
+    proof = signed(method, cloud.url(*path), headers, content, credentials, context.now())
+    return cloud.ask(method, *path, content=content or None, headers=proof)
 
 
 def _function(row: dict[str, Any]) -> dict[str, Any]:

@@ -192,26 +192,26 @@ def _shown_relations(relations: list[list[str]]) -> dict[str, Any]:
 def _walked(context: ToolContext, start: int, end: int, max_steps: int) -> dict[int, Arrow]:
     """Return the arrow by which each entity was first reached, breadth first from the start. One query for each
     step."""
-    came_by: dict[int, Arrow] = {}
+    arrows_to: dict[int, Arrow] = {}
     frontier = {start}
     for _ in range(max_steps):
-        if not frontier or end in came_by or len(came_by) > VISITED or context.stopped.is_set():
+        if not frontier or end in arrows_to or len(arrows_to) > VISITED or context.stopped.is_set():
             break
         touching = _relations(context).filter(Q(source__in=frontier) | Q(target__in=frontier)).order_by("pk")
         reached: set[int] = set()
         for source, label, target in touching.values_list("source_id", "label", "target_id"):
-            for here, there, backwards in ((source, target, False), (target, source, True)):
-                if here in frontier and there != start and there not in came_by:
-                    came_by[there] = (here, label, there, backwards)
-                    reached.add(there)
+            for near, far, backwards in ((source, target, False), (target, source, True)):
+                if near in frontier and far != start and far not in arrows_to:
+                    arrows_to[far] = (near, label, far, backwards)
+                    reached.add(far)
         frontier = reached
-    return came_by
+    return arrows_to
 
 
 def _walked_as_json(arrow: Arrow, names: dict[int, str]) -> list[str]:
     """Return the relation as it was written, whichever way it was walked."""
-    here, label, there, backwards = arrow
-    one, other = names.get(here, "?"), names.get(there, "?")
+    near, label, far, backwards = arrow
+    one, other = names.get(near, "?"), names.get(far, "?")
     return [other, label, one] if backwards else [one, label, other]
 
 

@@ -49,9 +49,9 @@ def agent_notes_append(context: ToolContext, text: Text) -> str:
     # One statement, so that of two calls at the same time neither loses its line.
     whole = Value(text, output_field=TextField())
     line = Value("\n" + text, output_field=TextField())
-    roomy = _mine(context).annotate(length=Length("text")).filter(Q(text="") | Q(length__lte=LIMIT - len(text) - 1))
+    with_room = _mine(context).annotate(length=Length("text")).filter(Q(text="") | Q(length__lte=LIMIT - len(text) - 1))
     longer = Case(When(text="", then=whole), default=Concat(F("text"), line))
-    if not roomy.update(text=longer, updated_at=context.now()):
+    if not with_room.update(text=longer, updated_at=context.now()):
         raise ToolError(f"The notes hold at most {LIMIT} characters: shorten them with agent_notes_write first.")
     return "Added."
 

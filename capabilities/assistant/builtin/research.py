@@ -188,7 +188,7 @@ def duckduckgo(context: ToolContext, query: QueryText, count: Count = 5) -> dict
     asked: dict[str, str | int | float | None] = {"q": query, "format": "json", "no_html": 1, "no_redirect": 1}
     found = remote(context, DUCKDUCKGO).json("GET", shape=dict, query=asked)
     topics = [*_topics(found.get("Results")), *_topics(found.get("RelatedTopics"))][:count]
-    told = filled(
+    fields = filled(
         {
             "answer": short(found.get("Answer"), 500),
             "heading": short(found.get("Heading"), 200),
@@ -198,7 +198,7 @@ def duckduckgo(context: ToolContext, query: QueryText, count: Count = 5) -> dict
             "related": topics,
         }
     )
-    return told or {"note": "There is no instant answer: search the web instead."}
+    return fields or {"note": "There is no instant answer: search the web instead."}
 
 
 def _topics(found: Any) -> Iterator[dict[str, Any]]:

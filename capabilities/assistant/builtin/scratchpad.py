@@ -49,8 +49,8 @@ def scratch_append(context: ToolContext, text: Text) -> str:
     mine.get_or_create(organisation_id=context.organisation_id, membership_id=context.membership_id)
     # One statement, so that of two calls at the same time neither loses its line.
     line = Value("\n" + text, output_field=TextField())
-    roomy = mine.annotate(length=Length("text")).filter(Q(text="") | Q(length__lte=LIMIT - len(text) - 1))
-    if not roomy.update(
+    with_room = mine.annotate(length=Length("text")).filter(Q(text="") | Q(length__lte=LIMIT - len(text) - 1))
+    if not with_room.update(
         text=Case(When(text="", then=Value(text, output_field=TextField())), default=Concat(F("text"), line)),
         updated_at=context.now(),
     ):

@@ -91,18 +91,18 @@ def weather_current(
 ) -> dict[str, Any]:
     """The weather now, of a place or of coordinates."""
     if latitude is not None and longitude is not None:
-        spot = {"place": place.strip(), "latitude": latitude, "longitude": longitude}
+        location = {"place": place.strip(), "latitude": latitude, "longitude": longitude}
     elif place.strip():
-        spot = _spot(context, place)
+        location = _location(context, place)
     else:
         raise ToolError("Name a place, or both latitude and longitude.")
     asked = ",".join(["weather_code", "wind_direction_10m", *CURRENT])
-    now = a_dict(_forecast(context, spot, {"current": asked}).get("current"))
+    now = a_dict(_forecast(context, location, {"current": asked}).get("current"))
     if not now:
         raise ToolError("Open-Meteo knows no weather for this place.")
     measured = {ours: now.get(theirs) for theirs, ours in CURRENT.items()}
     return filled(
-        {"place": spot["place"], "time": short(now.get("time"), 25), "sky": _sky(now.get("weather_code"))}
+        {"place": location["place"], "time": short(now.get("time"), 25), "sky": _sky(now.get("weather_code"))}
         | _numbers(measured)
         | {"wind_from": _compass(now.get("wind_direction_10m"))}
     )
@@ -115,13 +115,13 @@ def weather_forecast(
     days: Annotated[int, Field(ge=1, le=16, description="Today is the first.")] = 3,
 ) -> dict[str, Any]:
     """The weather of the next days, a row a day."""
-    spot = _spot(context, place)
+    location = _location(context, place)
     asked = ",".join(["weather_code", "sunrise", "sunset", *DAILY])
-    daily = a_dict(_forecast(context, spot, {"daily": asked, "forecast_days": days}).get("daily"))
+    daily = a_dict(_forecast(context, location, {"daily": asked, "forecast_days": days}).get("daily"))
     dates = _column(daily, "time")
     if not dates:
         raise ToolError("Open-Meteo knows no weather for this place.")
-    return {"place": spot["place"], "days": [_day(daily, index) for index in range(min(days, len(dates)))]}
+    return {"place": location["place"], "days": [_day(daily, index) for index in range(min(days, len(dates)))]}
 
 
 def _day(daily: Mapping[str, Any], index: int) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _day(daily: Mapping[str, Any], index: int) -> dict[str, Any]:
     )
 
 
-def _spot(context: ToolContext, place: str) -> dict[str, Any]:
+def _location(context: ToolContext, place: str) -> dict[str, Any]:
     """The first place of that name; with a region or country behind a comma, the first one there."""
     name, _, hint = (part.strip() for part in place.partition(","))
     if not name:
@@ -141,31 +141,33 @@ def _spot(context: ToolContext, place: str) -> dict[str, Any]:
     gazetteer = remote(context, OPEN_METEO, address="geocoding_url")
     query = {"name": name, "count": 20 if hint else 1, "language": "en", "format": "json"} | _key(context)
     found = dicts(gazetteer.json("GET", "v1", "search", shape=dict, query=query).get("results"))
-    spots = [spot for spot in found if _numbers(spot).keys() >= {"latitude", "longitude"}]
-    if not spots:
+    locations = [location for location in found if _numbers(location).keys() >= {"latitude", "longitude"}]
+    if not locations:
         raise ToolError(f"There is no place named {name}: check the spelling, or give latitude and longitude.")
-    fitting = [spot for spot in spots if _lies_in(spot, hint)]
+    fitting = [location for location in locations if _lies_in(location, hint)]
     if not fitting:
-        raise ToolError(f"There is no {name} in {hint}, but {names([_full_name(spot) for spot in spots], 5)}.")
-    spot = fitting[0]
-    return {"place": _full_name(spot), "latitude": spot["latitude"], "longitude": spot["longitude"]}
+        raise ToolError(
+            f"There is no {name} in {hint}, but {names([_full_name(location) for location in locations], 5)}."
+        )
+    location = fitting[0]
+    return {"place": _full_name(location), "latitude": location["latitude"], "longitude": location["longitude"]}
 
 
-def _lies_in(spot: Mapping[str, Any], hint: str) -> bool:
+def _lies_in(location: Mapping[str, Any], hint: str) -> bool:
     """Return whether every word group behind the commas is one of the place's regions, or a country or its code."""
     fields = ("country", "country_code", "admin1", "admin2", "admin3")
-    known = {short(spot.get(field)).casefold() for field in fields}
+    known = {short(location.get(field)).casefold() for field in fields}
     wanted = [part.strip().casefold() for part in hint.split(",") if part.strip()]
     return all(any(part == name or (len(part) > 3 and part in name) for name in known) for part in wanted)
 
 
-def _full_name(spot: Mapping[str, Any]) -> str:
-    parts = [short(spot.get(field), 80) for field in ("name", "admin1", "country")]
+def _full_name(location: Mapping[str, Any]) -> str:
+    parts = [short(location.get(field), 80) for field in ("name", "admin1", "country")]
     return ", ".join(dict.fromkeys(part for part in parts if part))
 
 
-def _forecast(context: ToolContext, spot: Mapping[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    where = {"latitude": spot["latitude"], "longitude": spot["longitude"], "timezone": "auto"}
+def _forecast(context: ToolContext, location: Mapping[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    where = {"latitude": location["latitude"], "longitude": location["longitude"], "timezone": "auto"}
     return remote(context, OPEN_METEO).json("GET", "v1", "forecast", shape=dict, query=where | asked | _key(context))
 
 

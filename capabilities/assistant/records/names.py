@@ -27,9 +27,9 @@ def one_line(text: str, missing: str) -> str:
     return line
 
 
-def name_and_key(text: str, thing: str) -> dict[str, str]:
+def name_and_key(text: str, noun: str) -> dict[str, str]:
     """The fields of a named row: `name` as it is shown, `key` as it is compared."""
-    name = one_line(text, f"{thing} needs a name.")
+    name = one_line(text, f"{noun} needs a name.")
     key = folded(name)
     if len(name) > NAME_LIMIT or len(key) > KEY_LIMIT:
         raise ToolError(f"A name has at most {NAME_LIMIT} characters.")

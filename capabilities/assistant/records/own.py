@@ -57,16 +57,16 @@ def remove_row(owner: Owner, row: TenantModel) -> None:
 
 @dataclass(frozen=True)
 class Naming:
-    """Words for rows with a name: `thing` as "A list", and `full`, the sentence where there are too many."""
+    """Words for rows with a name: `noun` as "A list", and `full`, the sentence where there are too many."""
 
-    thing: str
+    noun: str
     most: int
     full: str
 
 
 def named_row(owner: Owner, model: type[Named], name: str, naming: Naming) -> Named:
     """The member's row of that name; it is made where there is none. Raises RecordRefused where there are too many."""
-    named = name_and_key(name, naming.thing)
+    named = name_and_key(name, naming.noun)
     found = own_rows(model, owner).filter(key=named["key"]).first()
     if found is not None:
         return found
@@ -77,7 +77,7 @@ def named_row(owner: Owner, model: type[Named], name: str, naming: Naming) -> Na
 
 def create_named(owner: Owner, model: type[Named], name: str, naming: Naming, **fields: Any) -> Named:
     """A new row under a name that the member has not used. Raises RecordRefused where it is in use, or as above."""
-    named = name_and_key(name, naming.thing)
+    named = name_and_key(name, naming.noun)
     if own_rows(model, owner).filter(key=named["key"]).exists():
         raise _name_taken(named["name"])
     _check_room(owner, model, naming)
@@ -92,7 +92,7 @@ def create_named(owner: Owner, model: type[Named], name: str, naming: Naming, **
 
 def change_named(owner: Owner, row: NamedRow, naming: Naming, *, name: str | None = None, **fields: Any) -> None:
     """Change a row's name and fields; what is not given stays. Raises RecordRefused where the name is in use."""
-    named = name_and_key(name, naming.thing) if name is not None else {}
+    named = name_and_key(name, naming.noun) if name is not None else {}
     if not named and not fields:
         return
     try:

@@ -132,8 +132,8 @@ def _bring_keywords(category: Category, spec: CategorySpec) -> None:
     old, new = {word.casefold() for word in installed}, {word.casefold() for word in spec.keywords}
     before = list(category.keywords)
     kept = [word for word in before if word.casefold() not in old or word.casefold() in new]
-    there = {word.casefold() for word in kept}
-    added = [word for word in spec.keywords if word.casefold() not in old | there]
+    known = {word.casefold() for word in kept}
+    added = [word for word in spec.keywords if word.casefold() not in old | known]
     category.keywords, category.installed_keywords = (kept + added)[:MAX_KEYWORDS], list(spec.keywords)
     category.save(update_fields=["keywords", "installed_keywords"])
     if category.keywords != before:

@@ -253,8 +253,8 @@ class ArgumentForm(forms.Form):
     def place_json(self) -> dict[str, Any]:
         """The argument in the implementation."""
         data = self.cleaned_data
-        place = "body" if data["place"] == WHOLE else data["place"] or "query"
-        found = {"in": place, "name": data["sent_as"].strip() or data["name"], "style": data["style"]}
+        location = "body" if data["place"] == WHOLE else data["place"] or "query"
+        found = {"in": location, "name": data["sent_as"].strip() or data["name"], "style": data["style"]}
         return found | ({"explode": data["explode"] == "yes"} if data["explode"] else {})
 
 
@@ -363,7 +363,7 @@ def initial_of(content: HttpToolContent) -> tuple[dict[str, Any], list[dict[str,
     return initial, rows
 
 
-def _row(name: str, schema: Any, place: Mapping[str, Any], is_required: bool) -> dict[str, Any]:
+def _row(name: str, schema: Any, location: Mapping[str, Any], is_required: bool) -> dict[str, Any]:
     more = dict(schema) if isinstance(schema, Mapping) else {}
     kind = more.get("type")
     known = isinstance(kind, str) and kind in dict(TYPES) and (kind != "array" or "items" in more)
@@ -372,15 +372,15 @@ def _row(name: str, schema: Any, place: Mapping[str, Any], is_required: bool) ->
         del more["type"]
     if kind == "array" and more.get("items") == {"type": "string"}:
         del more["items"]
-    explode = place.get("explode")
+    explode = location.get("explode")
     return {
         "name": name,
         "type": kind if known else "",
-        "place": place.get("in", "query"),
+        "place": location.get("in", "query"),
         "is_required": is_required,
         "description": description,
-        "sent_as": "" if place.get("name") == name else place.get("name", ""),
-        "style": place.get("style", ""),
+        "sent_as": "" if location.get("name") == name else location.get("name", ""),
+        "style": location.get("style", ""),
         "explode": "" if explode is None else ("yes" if explode else "no"),
         "schema": json.dumps(more, ensure_ascii=False) if more else "",
     }
@@ -409,10 +409,10 @@ def typed(data: QueryDict, tool: Tool | None) -> tuple[HttpToolForm, ArgumentRow
 
 def show_http_refusal(form: HttpToolForm, rows: ArgumentRows, error: ChangeRefused) -> None:
     """Put a refusal beside its field: those of an argument beside its row."""
-    place = error.field.removeprefix("implementation.arguments.")
-    if place != error.field:
+    argument = error.field.removeprefix("implementation.arguments.")
+    if argument != error.field:
         for row in rows.filled():
-            if row.cleaned_data["name"] == place:
+            if row.cleaned_data["name"] == argument:
                 row.add_error("name", str(error))
                 return
     part = next((name for prefix, name in PARTS.items() if error.field.startswith(prefix)), error.field)

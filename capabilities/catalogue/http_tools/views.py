@@ -96,14 +96,14 @@ def _saved(request: MemberRequest, member: Membership, tool: Tool | None, conten
             back = reverse("tool_list", args=[member.organisation.slug])
             return preview_page(request, added, title=f"Add {content.definition.name}", back=back)
         tool = added
-        said = f"{tool} is added." if tool.current_version else f"{tool} is added. {WAITS}"
+        message = f"{tool} is added." if tool.current_version else f"{tool} is added. {WAITS}"
     else:
         version = update_http_tool(tool, content, actor=member)
         if version.status == VersionStatus.APPROVED:
-            said = f"{tool} has version {version.number}, in force from the next call on."
+            message = f"{tool} has version {version.number}, in force from the next call on."
         else:
-            said = f"Version {version.number} of {tool} is saved. {WAITS}"
-    messages.success(request, said)
+            message = f"Version {version.number} of {tool} is saved. {WAITS}"
+    messages.success(request, message)
     return redirect("tool_detail", member.organisation.slug, tool.name)
 
 

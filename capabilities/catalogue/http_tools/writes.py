@@ -139,8 +139,8 @@ def credential_named(name: str, definition: Definition) -> StoredCredential | No
         raise not_there("credential", "credential", name)
     origin = origin_of(PLACEHOLDER.sub("x", str(definition.implementation.get("url", ""))))
     if origin not in credential.origins:
-        there = ", ".join(credential.origins) or "nowhere"
-        raise ToolRefused("credential", f"{credential} is sent to {there} only, and not to {origin}.")
+        origins = ", ".join(credential.origins) or "nowhere"
+        raise ToolRefused("credential", f"{credential} is sent to {origins} only, and not to {origin}.")
     return credential
 
 

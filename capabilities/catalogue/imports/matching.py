@@ -101,7 +101,7 @@ def tools_of_source(tool_import: ToolImport) -> dict[str, Tool]:
     """The tools that came from the same source before, by what the source calls them. Two queries."""
     if tool_import.server_id is not None:
         return tools_of_server(tool_import.server_id)
-    earlier = _readings(tool_import).exclude(pk=tool_import.pk)
+    earlier = _imports_of_source(tool_import).exclude(pk=tool_import.pk)
     rows = ImportedTool.objects.filter(tool_import__in=earlier, tool__isnull=False)
     if tool_import.source == ImportSource.TOOLKIT:
         rows = rows.filter(kind__in=OF_FILES, status=ImportedStatus.ACCEPTED, version__isnull=False)
@@ -154,8 +154,8 @@ def contents_at_source(tools: Iterable[Tool]) -> dict[int, SourceContent]:
     rows = ImportedTool.objects.filter(version__tool__in=list(current)).select_related("version")
     for row in rows.order_by("pk"):
         if row.version is not None:
-            said = content_at_source(row.description, row.parameters, row.implementation)
-            made_of[row.version.tool_id][row.version.number] = said
+            content = content_at_source(row.description, row.parameters, row.implementation)
+            made_of[row.version.tool_id][row.version.number] = content
     return {
         key: contents[max(number for number in contents if number <= current[key].number)]
         for key, contents in made_of.items()
@@ -169,17 +169,17 @@ def _content_of_version(version: ToolVersion) -> SourceContent:
     return content_at_source("" if stands_in else version.description, version.parameters, version.implementation)
 
 
-def _readings(tool_import: ToolImport) -> QuerySet[ToolImport]:
+def _imports_of_source(tool_import: ToolImport) -> QuerySet[ToolImport]:
     """Return every reading of the same source: a server, a document on the web by its address, a publication by its
     line, a file by its title."""
-    readings = ToolImport.objects.filter(source=tool_import.source)
+    imports = ToolImport.objects.filter(source=tool_import.source)
     if tool_import.server_id is not None:
-        return readings.filter(server=tool_import.server_id)
+        return imports.filter(server=tool_import.server_id)
     if tool_import.url:
-        return readings.filter(url=tool_import.url)
+        return imports.filter(url=tool_import.url)
     if tool_import.line is not None:
-        return readings.filter(line=tool_import.line)
-    return readings.filter(url="", line=None, title=tool_import.title)
+        return imports.filter(line=tool_import.line)
+    return imports.filter(url="", line=None, title=tool_import.title)
 
 
 #: Statuses of a reading that came to its end.
@@ -188,15 +188,17 @@ WAS_READ = (ImportStatus.REVIEW, ImportStatus.CLOSED)
 
 def later_reading(tool_import: ToolImport) -> ToolImport | None:
     """A later reading of the same source by those who decide on this one. One query."""
-    later = _readings(tool_import).filter(pk__gt=tool_import.pk, status__in=WAS_READ, category=tool_import.category_id)
+    later = _imports_of_source(tool_import).filter(
+        pk__gt=tool_import.pk, status__in=WAS_READ, category=tool_import.category_id
+    )
     return later.order_by("pk").first()
 
 
 def dismissed_before(tool_import: ToolImport) -> dict[str, SourceContent]:
     """Return the content that the last reading of the same source found and that was dismissed, by the source's own
     name: dismissed still, while it says the same. A decision for one category counts for no other. Two queries."""
-    whose = Q(category=None) | Q(category=tool_import.category_id)
-    earlier = _readings(tool_import).filter(whose, status__in=WAS_READ).exclude(pk=tool_import.pk)
+    same_category = Q(category=None) | Q(category=tool_import.category_id)
+    earlier = _imports_of_source(tool_import).filter(same_category, status__in=WAS_READ).exclude(pk=tool_import.pk)
     last = earlier.order_by("-pk").first()
     rows = ImportedTool.objects.filter(tool_import=last, status=ImportedStatus.DISMISSED)
     return {row.original_name: content_of_row(row) for row in (rows if last is not None else ())}
@@ -345,7 +347,7 @@ def says_all_the_same(version: ToolVersion, content: Definition) -> bool:
 def definitions_of_last_reading(tool_import: ToolImport) -> dict[int, SourceContent]:
     """Return the content that the same source gave its tools when they were accepted last, by the tool's key; nothing
     for those whose version was rejected or is a draft. One query."""
-    earlier = _readings(tool_import).exclude(pk=tool_import.pk)
+    earlier = _imports_of_source(tool_import).exclude(pk=tool_import.pk)
     rows = ImportedTool.objects.filter(
         tool_import__in=earlier, status=ImportedStatus.ACCEPTED, version__isnull=False, tool__isnull=False
     ).exclude(version__status__in=(VersionStatus.REJECTED, VersionStatus.DRAFT))

@@ -33,8 +33,8 @@ def name_warnings(original: str) -> tuple[DefinitionWarning, ...]:
     """Return the warning for a name in another alphabet: the source knows it by that, and a model by the one here."""
     if original.isascii():
         return ()
-    says = f"Its name is {original[:100]}: it is sent so, and written in other letters here."
-    return (DefinitionWarning("name_written", says),)
+    text = f"Its name is {original[:100]}: it is sent so, and written in other letters here."
+    return (DefinitionWarning("name_written", text),)
 
 
 def with_prefix(prefix: str, name: str) -> str:

@@ -65,8 +65,8 @@ def read_text(text: str, organisation_id: int, *, url: str = "", part: Mapping[s
 
 def _nothing_in(summary: Mapping[str, Any]) -> str:
     tags = ", ".join(f"{name} ({count:,})" for name, count in list(summary.get("tags", {}).items())[:10])
-    told = f" Its largest tags: {tags}." if tags else ""
-    return f"None of its {summary.get('operations', 0):,} operations is in the part that was asked for.{told}"
+    hint = f" Its largest tags: {tags}." if tags else ""
+    return f"None of its {summary.get('operations', 0):,} operations is in the part that was asked for.{hint}"
 
 
 def _fetched(url: str) -> tuple[str, str]:
@@ -80,6 +80,6 @@ def _fetched(url: str) -> tuple[str, str]:
 
 
 def _found_tool(entry: dict[str, Any]) -> FoundTool:
-    said = tuple(DefinitionWarning(each["code"], each["text"]) for each in entry["warnings"])
-    warnings = (*name_warnings(entry["name"]), *said)
+    own_warnings = tuple(DefinitionWarning(each["code"], each["text"]) for each in entry["warnings"])
+    warnings = (*name_warnings(entry["name"]), *own_warnings)
     return FoundTool(**entry | {"name": tool_name(entry["name"]), "warnings": warnings})

@@ -77,7 +77,7 @@ def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
     _check_each(rows, tool_import)
     _match(rows, own, tool_import)
     _warn_of_size(rows, tool_import)
-    rows += _gone(own, {row.original_name for row in rows} | source.beside, len(rows), tool_import)
+    rows += _missing_rows(own, {row.original_name for row in rows} | source.beside, len(rows), tool_import)
     _dismiss_again(rows, tool_import)
     with transaction.atomic():
         ImportedTool.objects.bulk_create(rows, batch_size=BATCH)
@@ -108,8 +108,8 @@ def _row_of(found: FoundTool, position: int, tool_import: ToolImport) -> Importe
     if found.refused:
         _refuse(row, found.refused)
     elif parameters is None or implementation is None or more is None:
-        what = "Its arguments" if more is not None else "Its saved tests"
-        _refuse(row, f"{what} take more than {MAX_JSON:,} characters, or are nested too deep.")
+        part = "Its arguments" if more is not None else "Its saved tests"
+        _refuse(row, f"{part} take more than {MAX_JSON:,} characters, or are nested too deep.")
     return row
 
 
@@ -145,13 +145,13 @@ def _wanted(row: ImportedTool, found: FoundTool) -> str:
 
 
 def _warnings(found: FoundTool, others: frozenset[str]) -> list[Any]:
-    said = warnings_of(
+    found_warnings = warnings_of(
         found.description,
         found.parameters,
         other_names=others - {found.name},
         annotations=[found.annotations, found.more.get("instructions", ""), found.more.get("human_format", "")],
     )
-    return [*said, *found.warnings]
+    return [*found_warnings, *found.warnings]
 
 
 def _check_each(rows: Sequence[ImportedTool], tool_import: ToolImport) -> None:
@@ -246,7 +246,7 @@ def status_against(versions: Sequence[Any], content: Definition) -> ImportedStat
     return ImportedStatus.UNCHANGED if same else ImportedStatus.CHANGED
 
 
-def _gone(own: dict[str, Tool], found: set[str], position: int, tool_import: ToolImport) -> list[ImportedTool]:
+def _missing_rows(own: dict[str, Tool], found: set[str], position: int, tool_import: ToolImport) -> list[ImportedTool]:
     """A row for each tool that is in use and no longer at its source."""
     missing = [(name, tool) for name, tool in sorted(own.items()) if name not in found and tool.is_enabled]
     return [

@@ -219,7 +219,7 @@ def import_give(request: MemberRequest, org: str, import_id: UUID) -> HttpRespon
     tool_import = import_or_404(import_id)
     tools = tools_accepted(tool_import)
     back = reverse("import_detail", args=[org, tool_import.public_id])
-    names = holders_of(tools).nobodys or [tool.name for tool in tools]
+    names = holders_of(tools).without_agent or [tool.name for tool in tools]
     if not names:
         return refused(
             request, ChangeRefused("tools", "Nothing of this import is accepted yet."), "import_detail", org, import_id
@@ -316,13 +316,15 @@ def accepted_text(accepted: Accepted) -> str:
         (len(accepted.updated), "new version"),
         (len(accepted.switched_off), "tool switched off", "tools switched off"),
     ]
-    said = [f"{count:,} {one if count == 1 else (more or [f'{one}s'])[0]}" for count, one, *more in parts if count]
+    counts_text = [
+        f"{count:,} {one if count == 1 else (more or [f'{one}s'])[0]}" for count, one, *more in parts if count
+    ]
     waits = len(accepted.waiting)
     after = f" {waits:,} wait{'s' if waits == 1 else ''} for approval by somebody with the right." if waits else ""
     if accepted.modules:
         after += f" With them came the modules {', '.join(accepted.modules)}: each has to be approved before its tools."
     note = f" {accepted.note}" if accepted.note else ""
-    return f"Accepted: {', '.join(said) or 'nothing that was still waiting'}.{after}{note}"
+    return f"Accepted: {', '.join(counts_text) or 'nothing that was still waiting'}.{after}{note}"
 
 
 def _back(request: MemberRequest, org: str, tool_import: ToolImport) -> str:

@@ -125,19 +125,19 @@ class PythonToolForm(forms.Form):
 
     def content(self, tool: Tool | None) -> PythonContent:
         """Return the content of the form, once it is valid."""
-        said = self.cleaned_data
+        data = self.cleaned_data
         return PythonContent(
-            tool.name if tool else said["name"],
-            said["description"],
-            load_json(said["parameters"]),
-            said["code"],
-            said["runtime"],
-            said["human_format"],
-            said["instructions"],
-            said["helpers"],
-            said["effect"],
-            said["timeout"],
-            said["max_result_chars"],
+            tool.name if tool else data["name"],
+            data["description"],
+            load_json(data["parameters"]),
+            data["code"],
+            data["runtime"],
+            data["human_format"],
+            data["instructions"],
+            data["helpers"],
+            data["effect"],
+            data["timeout"],
+            data["max_result_chars"],
         )
 
 
@@ -188,13 +188,13 @@ class ToolTestForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        said = super().clean() or {}
-        text = said.get("expected", "").strip()
-        if not said.get("expects_error") and text:
+        data = super().clean() or {}
+        text = data.get("expected", "").strip()
+        if not data.get("expects_error") and text:
             try:
-                said["expected"] = load_json(text)
+                data["expected"] = load_json(text)
             except ValueError:
                 self.add_error("expected", "This is not valid JSON. A text stands in quotes.")
         else:
-            said["expected"] = text or None
-        return said
+            data["expected"] = text or None
+        return data

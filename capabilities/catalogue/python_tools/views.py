@@ -90,15 +90,15 @@ def _lines(checked: Checked) -> list[tuple[int, SafeString, bool]]:
 def _saved(request: MemberRequest, member: Membership, saved: SavedVersion, name: str, *, submit: bool) -> HttpResponse:
     version = saved.version
     if version.status == VersionStatus.PENDING:
-        said = f"Version {version.number} of {name} waits for approval by somebody else."
+        message = f"Version {version.number} of {name} waits for approval by somebody else."
     elif version.status == VersionStatus.APPROVED:
-        said = f"Version {version.number} of {name} is in force."
+        message = f"Version {version.number} of {name} is in force."
     else:
-        said = f"Version {version.number} of {name} is saved as a draft."
+        message = f"Version {version.number} of {name} is saved as a draft."
     if submit and saved.failed:
-        messages.warning(request, f"{said} It cannot be submitted while tests fail: {', '.join(saved.failed[:5])}.")
+        messages.warning(request, f"{message} It cannot be submitted while tests fail: {', '.join(saved.failed[:5])}.")
     else:
-        messages.success(request, said)
+        messages.success(request, message)
     return redirect("tool_python_update", member.organisation.slug, name)
 
 
@@ -131,14 +131,14 @@ def tool_test_save(request: MemberRequest, org: str, name: str) -> HttpResponse:
     check_right(member, Right.CATALOGUE, tool.category.name)
     form = ToolTestForm(request.POST)
     if form.is_valid():
-        said = form.cleaned_data
+        data = form.cleaned_data
         try:
             case = save_test(
                 tool,
-                said["name"],
-                load_json(said["arguments"]),
-                expected=said["expected"],
-                expects_error=bool(said["expects_error"]),
+                data["name"],
+                load_json(data["arguments"]),
+                expected=data["expected"],
+                expects_error=bool(data["expects_error"]),
                 actor=member,
             )
         except ChangeRefused as error:
@@ -176,6 +176,8 @@ def tool_agents_switch(request: MemberRequest, org: str) -> HttpResponse:
         let_agents_make_tools(allowed, actor=member)
     except ChangeRefused as error:
         return refused(request, error, "approval_versions", org)
-    said = "Agents may make tools now. Each waits here for approval." if allowed else "Agents make no tools any more."
-    messages.success(request, said)
+    message = (
+        "Agents may make tools now. Each waits here for approval." if allowed else "Agents make no tools any more."
+    )
+    messages.success(request, message)
     return redirect("approval_versions", org)

@@ -27,9 +27,9 @@ def take_to_listen(owner: str, *, without: Collection[int], full: Collection[int
         servers = McpServer.objects.filter(free, is_enabled=True, refreshed_at__isnull=False, failing_since=None)
         servers = servers.filter(server_capabilities__tools__listChanged=True)
         found = servers.exclude(pk__in=list(without)).exclude(organisation_id__in=list(full)).order_by("pk")
-        for key, organisation_id, *place in found.values_list("pk", "organisation_id", *PLACE)[:3]:
+        for key, organisation_id, *address in found.values_list("pk", "organisation_id", *PLACE)[:3]:
             if servers.filter(pk=key).update(listening_until=from_now(LEASE_SECONDS), listener=owner):
-                return key, organisation_id, tuple(place)
+                return key, organisation_id, tuple(address)
     return None
 
 
@@ -41,7 +41,7 @@ def renew_listening(owner: str, keys: Collection[int]) -> Mapping[int, Place]:
     with system_scope():
         own = McpServer.objects.filter(pk__in=list(keys), listener=owner, is_enabled=True)
         own.update(listening_until=from_now(LEASE_SECONDS))
-        return {key: tuple(place) for key, *place in own.values_list("pk", *PLACE)}
+        return {key: tuple(address) for key, *address in own.values_list("pk", *PLACE)}
 
 
 def stop_listening(owner: str, keys: Collection[int]) -> None:

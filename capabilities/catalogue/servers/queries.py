@@ -129,11 +129,11 @@ def removal_text(server: McpServer) -> str:
     agents = Agent.objects.filter(agent_tools__tool__in=tools).distinct().order_by("name")
     names = list(agents.values_list("name", flat=True)[:4])
     more = " and others" if len(names) > 3 else ""
-    whose = f" Agents that have some of them: {', '.join(names[:3])}{more}." if names else ""
-    its = "Its tool is" if count == 1 else f"Its {count:,} tools are"
+    agents_text = f" Agents that have some of them: {', '.join(names[:3])}{more}." if names else ""
+    subject = "Its tool is" if count == 1 else f"Its {count:,} tools are"
     return (
-        f"{its} taken out of use at once, in running turns too.{whose} Versions and calls stay on record. A server that"
-        " is set up again under this name has to be read, and its tools accepted, anew."
+        f"{subject} taken out of use at once, in running turns too.{agents_text} Versions and calls stay on record. A"
+        " server that is set up again under this name has to be read, and its tools accepted, anew."
     )
 
 

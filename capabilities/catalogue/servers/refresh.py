@@ -230,19 +230,19 @@ def note_listing(
     digest = sha256_hex(canonical_json(sorted(canonical_json(dict(each.definition)) for each in listing.tools)))
     _write_facts(before, listing, digest, reader)
     found = {each.original_name: each for each in reversed(source.found) if not each.refused}
-    flaws = {each.original_name: each.refused for each in source.found if each.refused}
+    refusals = {each.original_name: each.refused for each in source.found if each.refused}
     own = tools_of_server(server.pk)
     changes = Changes(
         new=[name for name in found if name not in own], renamed_from=_renamed_from(before, listing.server_info)
     )
-    _compare(before, own, found, flaws, changes)
+    _compare(before, own, found, refusals, changes)
     if changes.renamed_from:
         _keep_back_renamed(before, changes.renamed_from, listing.server_info)
-    told = changes.as_json()
+    difference = changes.as_json()
     if imports_new and changes.new and digest != before.list_sha256:
         _import_new(before, source)
-    if told and (digest != before.list_sha256 or told.keys() - {"new"}):
-        record("mcp_server.read", before, actor=reader, after=told)
+    if difference and (digest != before.list_sha256 or difference.keys() - {"new"}):
+        record("mcp_server.read", before, actor=reader, after=difference)
     if changes.changed or changes.gone or changes.back or changes.renamed_from:
         touch_registry(server.organisation_id)
     return changes
@@ -268,15 +268,15 @@ def _write_facts(before: McpServer, listing: Listing, digest: str, reader: Membe
 
 def _renamed_from(before: McpServer, info: Mapping[str, Any]) -> str:
     """Return the server's own name at the reading before, where that is another one; else ""."""
-    was = before.server_info.get("name") if isinstance(before.server_info, dict) else None
-    return str(was) if was and was != info.get("name") else ""
+    name_before = before.server_info.get("name") if isinstance(before.server_info, dict) else None
+    return str(name_before) if name_before and name_before != info.get("name") else ""
 
 
 def _compare(
     server: McpServer,
     own: Mapping[str, Tool],
     found: Mapping[str, FoundTool],
-    flaws: Mapping[str, str],
+    refusals: Mapping[str, str],
     changes: Changes,
 ) -> None:
     """Keep back what changed or is gone, and let go what is back. A fixed number of queries, and some for each tool
@@ -287,7 +287,7 @@ def _compare(
     for name, tool in in_force.items():
         offered = found.get(name)
         if offered is None:
-            _note_gone(tool, flaws.get(name, ""), changes)
+            _note_gone(tool, refusals.get(name, ""), changes)
         elif accepted[tool.pk] == content_at_source(offered.description, offered.parameters, offered.implementation):
             _note_same(tool, changes)
         else:
@@ -335,7 +335,7 @@ def _note_changed(
     decided, lately = _rejected_by_people(tools), _written_lately(tools)
     others = speaks_of(known_tools(), tools_of_server(server.pk).values())
     to_write: list[tuple[Tool, Definition]] = []
-    told: dict[int, str] = {}
+    warnings_by_tool: dict[int, str] = {}
     for tool, offered in changed:
         content, flaw = _next_content(server, tool, offered)
         reason = _what_changed(accepted[tool.pk], offered)
@@ -357,14 +357,14 @@ def _note_changed(
         found = warnings_of(
             offered.description, offered.parameters, other_names=others, annotations=offered.annotations
         )
-        told[tool.pk] = " ".join(each.text for each in (*found, *offered.warnings))
+        warnings_by_tool[tool.pk] = " ".join(each.text for each in (*found, *offered.warnings))
     for tool, version in zip(
         [tool for tool, _ in to_write],
         write_versions(to_write, actor=None, status=VersionStatus.PENDING),
         strict=True,
     ):
-        if told[tool.pk]:
-            ToolVersion.objects.filter(pk=version.pk).update(status_reason=storable(told[tool.pk], 500))
+        if warnings_by_tool[tool.pk]:
+            ToolVersion.objects.filter(pk=version.pk).update(status_reason=storable(warnings_by_tool[tool.pk], 500))
         record("tool.update", tool, actor=None, after={"version": version.number, "sha256": version.sha256})
 
 
@@ -396,7 +396,11 @@ def _what_changed(accepted: SourceContent, offered: FoundTool) -> str:
     """One sentence: which parts of its definition are not what was accepted."""
     now = content_at_source(offered.description, offered.parameters, offered.implementation)
     names = ("description", "arguments", "technical details", "settings")
-    parts = [name for name, was, is_now in zip(names, accepted, now, strict=True) if was != is_now]
+    parts = [
+        name
+        for name, accepted_part, offered_part in zip(names, accepted, now, strict=True)
+        if accepted_part != offered_part
+    ]
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return f"Its {listed} changed at its server."
 
@@ -412,10 +416,10 @@ def _reason_of(tool: Tool, reason: str) -> str:
     return tool.quarantine if tool.quarantined_by_id is not None else storable(reason, MAX_QUARANTINE)
 
 
-def _keep_back_renamed(server: McpServer, was: str, info: Mapping[str, Any]) -> None:
+def _keep_back_renamed(server: McpServer, name_before: str, info: Mapping[str, Any]) -> None:
     """Keep back the tools of a server that calls itself by another name: none is used before somebody looked."""
-    now = str(info.get("name") or "nothing")
-    reason = storable(f"Its server calls itself {now[:100]} now, and was {was[:100]}.", MAX_QUARANTINE)
+    name_now = str(info.get("name") or "nothing")
+    reason = storable(f"Its server calls itself {name_now[:100]} now, and was {name_before[:100]}.", MAX_QUARANTINE)
     free = Tool.objects.filter(server=server, quarantine__in=("", GONE)).exclude(current_version=None)
     free.filter(quarantined_by=None).update(**kept_back(reason))
 

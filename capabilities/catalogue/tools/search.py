@@ -37,14 +37,14 @@ def found_page(
     """
     if not q.strip():
         return in_order(tools, order).page(after, before, limit=limit)
-    places = {name: place for place, name in enumerate(search_names(q))}
-    among = tools.filter(name__in=list(places)) if len(places) <= MOST_NAMED else tools
+    ranks = {name: rank for rank, name in enumerate(search_names(q))}
+    among = tools.filter(name__in=list(ranks)) if len(ranks) <= MOST_NAMED else tools
     if order is None:
         names = among.order_by().values_list("name", flat=True)
-        rows = [(places[name], name) for name in names if name in places]
+        rows = [(ranks[name], name) for name in names if name in ranks]
     else:
         placed = among.order_by().annotate(place=order).values_list("place", "name")
-        rows = [(place, name) for place, name in placed if name in places]
+        rows = [(rank, name) for rank, name in placed if name in ranks]
     page = page_of_sorted(sorted(rows), itemgetter(0, 1), after, before, limit=limit)
     by_name = {tool.name: tool for tool in tools.filter(name__in=[name for _, name in page.rows])}
     return Page([by_name[name] for _, name in page.rows if name in by_name], page.after, page.before)

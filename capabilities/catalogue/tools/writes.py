@@ -271,10 +271,10 @@ def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership, message: s
     use it themselves.
     """
     require(actor, Right.CATALOGUE, [tool.category.name])
-    told = "" if enabled else _off_message(tool.off_message if message is None else message)
+    line = "" if enabled else _off_message(tool.off_message if message is None else message)
     before: dict[str, Any] = {**Tool.objects.filter(pk=tool.pk).values("is_enabled", "off_message").get()}
-    tool.is_enabled, tool.off_message = enabled, told
-    after = {"is_enabled": enabled, "off_message": told}
+    tool.is_enabled, tool.off_message = enabled, line
+    after = {"is_enabled": enabled, "off_message": line}
     if after == before:
         return
     changes: dict[str, Any] = dict(after)
@@ -306,7 +306,7 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
 
     `message` is what models and users read of those that are switched off.
     """
-    told_off = "" if enabled else _off_message(message)
+    line = "" if enabled else _off_message(message)
     if len(names) > MAX_BULK:
         raise ChangeRefused("names", f"Name at most {MAX_BULK:,} tools at a time.")
     rows = Tool.objects.filter(name__in=names).values_list("name", "pk", "is_enabled", "category__name")
@@ -319,16 +319,16 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
     if not changed:
         return 0
     by_admin = actor.has_access(Access.ADMIN)
-    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled, off_by_admin=by_admin, off_message=told_off)
+    Tool.objects.filter(pk__in=changed.values()).update(is_enabled=enabled, off_by_admin=by_admin, off_message=line)
     # No one row is the target: the label names them, the lists are complete.
     several = Tool(organisation_id=actor.organisation_id, name=", ".join(changed))
-    told = {"tools": list(changed)}
+    names_changed = {"tools": list(changed)}
     record(
         "tool.enable" if enabled else "tool.disable",
         several,
         actor=actor,
-        before=told | {"is_enabled": not enabled},
-        after=told | {"is_enabled": enabled} | ({"off_message": told_off} if told_off else {}),
+        before=names_changed | {"is_enabled": not enabled},
+        after=names_changed | {"is_enabled": enabled} | ({"off_message": line} if line else {}),
     )
     touch_registry(actor.organisation_id)
     return len(changed)

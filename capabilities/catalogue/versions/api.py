@@ -148,7 +148,7 @@ class ToolVersionDifference(APIView):
         member = api_member(request)
         first, second = version_or_404(name, number), version_or_404(name, other)
         found = difference_between(first, second, with_code=may_read_code(member, first.tool.category.name))
-        told = {
+        values = {
             "is_breaking": found.is_breaking,
             "schema": found.as_json.get("schema", []),
             "words": found.as_json.get("words", {}),
@@ -156,7 +156,7 @@ class ToolVersionDifference(APIView):
             "knobs": {title: [before, after] for title, before, after in found.knobs},
             "error": found.error,
         }
-        return Response(DifferenceOut(told).data)
+        return Response(DifferenceOut(values).data)
 
 
 class ToolVersionDecide(APIView):

@@ -113,16 +113,16 @@ def helper_missing(version: ToolVersion) -> str:
         return ""
     usable = (VersionStatus.APPROVED, VersionStatus.RETIRED)
     rows = HelperVersion.objects.filter(module__name__in=wanted, status__in=usable)
-    there = {
+    usable_now = {
         (name, number): status == VersionStatus.APPROVED or current is not None
         for name, number, status, current in rows.values_list(*_OF_HELPER)
     }
     before = version.tool.current_version
     kept = (before.implementation.get("helpers") or {}) if before else {}
     for name, number in sorted(wanted.items()):
-        if (name, number) not in there:
+        if (name, number) not in usable_now:
             return f"It uses version {number} of the module {name}, which is not approved: decide on that one first."
-        if not there[name, number] and kept.get(name) != number:
+        if not usable_now[name, number] and kept.get(name) != number:
             return f"It uses the module {name}, which is out of use: roll that one back first."
     return ""
 

@@ -170,11 +170,11 @@ def _decided(version: ToolVersion) -> str:
 def tool_version_withdraw(request: MemberRequest, org: str, name: str, number: int) -> HttpResponse:
     """Take a version that waits back to a draft."""
 
-    def act(member: Membership, version: ToolVersion) -> str:
+    def change(member: Membership, version: ToolVersion) -> str:
         withdraw_version(version, actor=member)
         return f"Version {number} is a draft: nobody decides on it."
 
-    return _changed(request, org, name, number, act)
+    return _changed(request, org, name, number, change)
 
 
 @require_POST
@@ -182,23 +182,23 @@ def tool_version_withdraw(request: MemberRequest, org: str, name: str, number: i
 def tool_version_rollback(request: MemberRequest, org: str, name: str, number: int) -> HttpResponse:
     """Put an earlier version in force again."""
 
-    def act(member: Membership, version: ToolVersion) -> str:
+    def change(member: Membership, version: ToolVersion) -> str:
         roll_back(version.tool, number, reason=request.POST.get("reason", ""), actor=member)
         if version.tool.quarantine:
             return f"Version {number} of {name} is in force again. {STAYS_KEPT_BACK}"
         return f"Version {number} of {name} is in force again, from the next call on."
 
-    return _changed(request, org, name, number, act)
+    return _changed(request, org, name, number, change)
 
 
 def _changed(
-    request: MemberRequest, org: str, name: str, number: int, act: Callable[[Membership, ToolVersion], str]
+    request: MemberRequest, org: str, name: str, number: int, change: Callable[[Membership, ToolVersion], str]
 ) -> HttpResponse:
     member = member_or_404(request)
     check_changes_versions(member)
     version = version_or_404(name, number)
     try:
-        messages.success(request, act(member, version))
+        messages.success(request, change(member, version))
     except ChangeRefused as error:
         return refused(request, error, "tool_version", org, name, number)
     return redirect("tool_version", org, name, number)

@@ -50,7 +50,7 @@ def decide_version(
     one that waits ends a quarantine. A tool that an agent made becomes one of that agent's own with its first approval.
     `to` gets the tool with an approval.
     """
-    version, tool = _held(version)
+    version, tool = _fresh(version)
     require(actor, Right.APPROVE_CODE, [tool.category.name])
     _check_waits(version)
     if approve and (why := why_not_approve(actor, tool, version)):
@@ -89,7 +89,7 @@ def roll_back(tool: Tool, number: int, *, reason: str = "", actor: Membership) -
     target = ToolVersion.objects.select_related("tool").filter(tool=tool, number=number).first()
     if target is None:
         raise ChangeRefused("number", f"{tool} has no version {number}.", code="unknown")
-    target, tool = _held(target)
+    target, tool = _fresh(target)
     current = tool.current_version
     changed = differing(definition_of(tool, current), definition_of(tool, target)) if current else {"implementation"}
     if tool.kind == ToolKind.BUILTIN and changed - {"instructions"}:
@@ -181,7 +181,7 @@ def release_tool(tool: Tool, *, actor: Membership) -> None:
 @configuration_write("version")
 def withdraw_version(version: ToolVersion, *, actor: Membership) -> ToolVersion:
     """Take a version that waits back to a draft: its author, or the right `catalogue` for the tool's category."""
-    version, tool = _held(version)
+    version, tool = _fresh(version)
     is_author = version.created_by is not None and version.created_by.user_id == actor.user_id
     if not is_author:
         require(actor, Right.CATALOGUE, [tool.category.name])
@@ -193,7 +193,7 @@ def withdraw_version(version: ToolVersion, *, actor: Membership) -> ToolVersion:
     return version
 
 
-def _held(version: ToolVersion) -> tuple[ToolVersion, Tool]:
+def _fresh(version: ToolVersion) -> tuple[ToolVersion, Tool]:
     """Return the version as it is now, and its tool. One query."""
     found = ToolVersion.objects.select_related(
         "tool__category", "tool__current_version", "tool__made_by_agent", "created_by__user", "decided_by__user"
@@ -210,7 +210,7 @@ def _end(version: ToolVersion, status: VersionStatus, reason: str, actor: Member
     """End the wait of a version by one conditional UPDATE. Raises ChangeRefused for the second who decides."""
     waiting = ToolVersion.objects.filter(pk=version.pk, status=VersionStatus.PENDING)
     if not waiting.update(status=status, status_reason=reason, decided_by=actor, decided_at=Now()):
-        raise ChangeRefused("version", decided_already(_held(version)[0]), code="conflict")
+        raise ChangeRefused("version", decided_already(_fresh(version)[0]), code="conflict")
 
 
 def decided_already(version: ToolVersion | HelperVersion) -> str:

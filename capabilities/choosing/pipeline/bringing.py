@@ -69,10 +69,10 @@ def tools_from_start(agent: Agent) -> list[QuerySet[Any, Any]]:
     """Keys of the tools that the agent itself brings, deferred ones too: a query for each side, none of them run."""
     if agent.has_every_tool:
         return [Tool.objects.values_list("pk")]
-    sides: list[QuerySet[Any, Any]] = [AgentTool.objects.filter(agent=agent).values_list("tool_id")]
+    queries: list[QuerySet[Any, Any]] = [AgentTool.objects.filter(agent=agent).values_list("tool_id")]
     if agent.starts_with_core:
-        sides.append(Tool.objects.filter(category__in=Category.objects.filter(is_core=True)).values_list("pk"))
-    return sides
+        queries.append(Tool.objects.filter(category__in=Category.objects.filter(is_core=True)).values_list("pk"))
+    return queries
 
 
 def toolkit_lines(tools: Collection[int], categories: Collection[int]) -> tuple[Any, Any]:
@@ -90,8 +90,8 @@ def overrides_in(toolkits: Collection[int], tools: Collection[int] | None = None
     some, of_category = (Q(), Q()) if tools is None else (Q(tool__in=tools), Q(category__tools__in=tools))
     lines = ToolkitTool.objects.filter(some, toolkit__in=toolkits).order_by("position")
     lines = lines.exclude(tool__name__in=RESERVED_TOOLS)
-    for key, tool, *said in lines.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars", "knobs"):
-        found[key][tool] = overrides_of(*said)
+    for key, tool, *values in lines.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars", "knobs"):
+        found[key][tool] = overrides_of(*values)
     whole = ToolkitCategory.objects.filter(of_category, toolkit__in=toolkits, category__tools__isnull=False)
     rows = whole.values_list("toolkit_id", "category__tools__pk", "category__tools__name")
     for key, tool, name in rows:
@@ -160,10 +160,10 @@ def ways_between(agents: Collection[Agent], tools: Iterable[Tool]) -> Mapping[Pa
         return {}
     lines = AgentTool.objects.filter(agent__in=agents, tool__in=by_key)
     own = {
-        (agent, tool): OwnLine(place, deferred)
-        for agent, tool, place, deferred in lines.values_list("agent_id", "tool_id", "position", "is_deferred")
+        (agent, tool): OwnLine(position, deferred)
+        for agent, tool, position, deferred in lines.values_list("agent_id", "tool_id", "position", "is_deferred")
     }
-    brought = _lines_between(agents, by_key)
+    toolkit_lines = _lines_between(agents, by_key)
     found: dict[Pair, Way] = {}
     for agent in agents:
         for key, tool in by_key.items():
@@ -172,7 +172,7 @@ def ways_between(agents: Collection[Agent], tools: Iterable[Tool]) -> Mapping[Pa
                 is_own(agent, line),
                 comes_with_core(agent, line, is_core=tool.category.is_core),
                 line.is_deferred,
-                tuple(brought.get((agent.pk, key), ())),
+                tuple(toolkit_lines.get((agent.pk, key), ())),
             )
             if way.is_any:
                 found[agent.pk, key] = way
@@ -182,9 +182,9 @@ def ways_between(agents: Collection[Agent], tools: Iterable[Tool]) -> Mapping[Pa
 def _lines_between(agents: Collection[Agent], tools: Collection[int]) -> Mapping[Pair, Sequence[AgentToolkit]]:
     lines = AgentToolkit.objects.filter(agent__in=agents).select_related("toolkit").order_by("position", "pk")
     allowed = list(lines)
-    kits = overrides_in({line.toolkit_id for line in allowed}, tools)
+    overrides = overrides_in({line.toolkit_id for line in allowed}, tools)
     found: dict[Pair, list[AgentToolkit]] = defaultdict(list)
     for line in allowed:
-        for tool in kits[line.toolkit_id]:
+        for tool in overrides[line.toolkit_id]:
             found[line.agent_id, tool].append(line)
     return found

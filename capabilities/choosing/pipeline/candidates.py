@@ -217,12 +217,23 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
     One query. It reads the lines of all toolkits that hold one of these tools: to look for each tool in each of 200
     toolkits costs a database more.
     """
-    kits = {each.toolkit_id for each in bundles if each.toolkit_id is not None}
+    toolkit_ids = {each.toolkit_id for each in bundles if each.toolkit_id is not None}
     tools = Tool.objects.annotate(
         own=FilteredRelation("agent_tools", condition=Q(agent_tools__agent=agent)), **spec_annotations()
-    ).filter(pk__in=_brought_by(agent, bundles, kits, meta), current_version__isnull=False)
+    ).filter(pk__in=_brought_by(agent, bundles, toolkit_ids, meta), current_version__isnull=False)
     found: dict[int, Row] = {}
-    for *columns, is_core, place, is_deferred, is_pinned, kit, kit_place, timeout, chars, knobs in tools.values_list(
+    for (
+        *columns,
+        is_core,
+        position,
+        is_deferred,
+        is_pinned,
+        toolkit_id,
+        toolkit_position,
+        timeout,
+        chars,
+        knobs,
+    ) in tools.values_list(
         *SPEC,
         "category__is_core",
         "own__position",
@@ -237,31 +248,31 @@ def rows_of(agent: Agent, bundles: Sequence[Bundle] = (), meta: Sequence[str] = 
         row = found.get(columns[0])
         if row is None:
             row = found[columns[0]] = Row(
-                spec_of(columns), is_core, place, bool(is_deferred), is_pinned=bool(is_pinned)
+                spec_of(columns), is_core, position, bool(is_deferred), is_pinned=bool(is_pinned)
             )
-        if kit in kits:
-            row.kits[kit] = (kit_place, overrides_of(timeout, chars, knobs))
+        if toolkit_id in toolkit_ids:
+            row.kits[toolkit_id] = (toolkit_position, overrides_of(timeout, chars, knobs))
     return sorted(found.values(), key=lambda row: (row.spec.category, row.spec.name))
 
 
 def _brought_by(
-    agent: Agent, bundles: Sequence[Bundle], kits: Collection[int], meta: Sequence[str]
+    agent: Agent, bundles: Sequence[Bundle], toolkit_ids: Collection[int], meta: Sequence[str]
 ) -> QuerySet[Any, Any]:
     """Keys of the tools that any of these sides brings, each side by its own index."""
     categories = {key for each in bundles for key in each.category_ids}
     singles = {each.tool_id for each in bundles if each.tool_id is not None}
-    first, *sides = tools_from_start(agent)
+    first, *queries = tools_from_start(agent)
     if agent.has_every_tool:
         return first
-    if kits:
-        sides.append(ToolkitTool.objects.filter(toolkit__in=kits).values_list("tool_id"))
+    if toolkit_ids:
+        queries.append(ToolkitTool.objects.filter(toolkit__in=toolkit_ids).values_list("tool_id"))
     if categories:
-        sides.append(Tool.objects.filter(category__in=categories).values_list("pk"))
+        queries.append(Tool.objects.filter(category__in=categories).values_list("pk"))
     if singles:
-        sides.append(Tool.objects.filter(pk__in=singles).values_list("pk"))
+        queries.append(Tool.objects.filter(pk__in=singles).values_list("pk"))
     if meta:
-        sides.append(Tool.objects.filter(name__in=meta).values_list("pk"))
-    return first.union(*sides)
+        queries.append(Tool.objects.filter(name__in=meta).values_list("pk"))
+    return first.union(*queries)
 
 
 def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
@@ -274,9 +285,9 @@ def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta:
             yield Candidate(row.spec, CORE + row.spec.category)
     by_name = {row.spec.name: row.spec for row in rows if row.spec.is_meta}
     yield from (Candidate(by_name[name], "meta-tool") for name in meta if name in by_name)
-    brought = _Brought(plain)
+    by_source = _Brought(plain)
     for bundle in bundles:
-        yield from brought.by(bundle)
+        yield from by_source.by(bundle)
 
 
 class _Brought:
@@ -289,8 +300,8 @@ class _Brought:
         for row in rows:
             self.single[row.spec.tool_id] = row
             self.of_category[row.spec.category_id].append(row)
-            for kit, (place, _) in row.kits.items():
-                self.of_kit[kit].append((place, row))
+            for kit, (position, _) in row.kits.items():
+                self.of_kit[kit].append((position, row))
 
     def by(self, bundle: Bundle) -> Iterable[Candidate]:
         """Yield the candidates of the bundle. A tool that no toolkit may hold is left out: it may have been moved into

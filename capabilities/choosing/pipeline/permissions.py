@@ -222,7 +222,7 @@ def members_permitted(tool: Tool) -> PermittedMembers:
     """Return the members who may use the tool now, of those who may sign in. Two queries, and the members' own."""
     key = key_of(tool)
     rules = _rules_of_roles(tool)
-    opening = {role.pk: role.name for role, said in rules if said.opens(key.tool_id, key.category_id)}
+    opening = {role.pk: role.name for role, permissions in rules if permissions.opens(key.tool_id, key.category_id)}
     now = Q(expires_at=None) | Q(expires_at__gt=Now())
     own = Grant.objects.filter(now, membership=OuterRef("pk"))
     grants = own.filter(Q(tool=tool) | Q(category=tool.category_id))
@@ -231,8 +231,8 @@ def members_permitted(tool: Tool) -> PermittedMembers:
     )
     opened = Q(is_granted=True) | Q(_has_role(opening))
     if key.is_meta:
-        denying = [role.pk for role, said in rules if said.denies(key.tool_id, key.category_id)]
-        some = [role.pk for role, said in rules if said.mode in OPENING]
+        denying = [role.pk for role, permissions in rules if permissions.denies(key.tool_id, key.category_id)]
+        some = [role.pk for role, permissions in rules if permissions.mode in OPENING]
         same = Q(tool=OuterRef("tool")) | Q(category=OuterRef("category"))
         denies = Grant.objects.filter(now, same, membership=OuterRef("membership")).exclude(effect=Effect.ALLOW)
         allows = own.filter(~Q(Exists(denies)), effect=Effect.ALLOW)
@@ -280,11 +280,11 @@ def _permissions(rows: Iterable[Any]) -> MemberPermissions:
             has_policies = mode == POLICIES
             if name in (Access.ADMIN, Access.OPERATOR):
                 loads = EVERYWHERE
-    rules = (RoleRules(slug, mode, in_, of) for slug, (mode, in_, of) in sorted(roles.items()))
+    rules = (RoleRules(slug, mode, in_, tools_of_role) for slug, (mode, in_, tools_of_role) in sorted(roles.items()))
     return MemberPermissions(Rights(tuple(rules), categories, tools), loads, has_policies)
 
 
-def _note(said: dict[int, Decision], key: int | None, effect: str) -> None:
+def _note(effects: dict[int, Decision], key: int | None, effect: str) -> None:
     """Note an effect under its key. Of two for one key the deny is kept; anything but an allow counts as one."""
-    if key is not None and said.get(key) != "deny":
-        said[key] = "allow" if effect == Effect.ALLOW else "deny"
+    if key is not None and effects.get(key) != "deny":
+        effects[key] = "allow" if effect == Effect.ALLOW else "deny"

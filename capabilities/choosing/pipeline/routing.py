@@ -262,8 +262,8 @@ def _reason(kept: Kept, found: Route, category: str) -> str:
         words = " and ".join(f"“{word}”" for word in dict(found.categories).get(category, ())[:3])
         return f"{'keywords' if ' and ' in words else 'keyword'} {words} in category {category}"
     if kept.why == "ranked":
-        place = next((number for number, (name, _) in enumerate(found.ranked, 1) if name == kept.name), 0)
-        return f"ranked {_ordinal(place)} ({kept.score:.2f})" if place else f"ranked ({kept.score:.2f})"
+        rank = next((number for number, (name, _) in enumerate(found.ranked, 1) if name == kept.name), 0)
+        return f"ranked {_ordinal(rank)} ({kept.score:.2f})" if rank else f"ranked ({kept.score:.2f})"
     reasons = {
         "before": "as in the last turn",
         "toolkit": "the others of its category are needed",
@@ -297,9 +297,9 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
     ]
     unneeded, why_not = unneeded_loaders(record)
     if unneeded:
-        there = {each["tool"] for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped}
+        gathered = {each["tool"] for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped}
         found += [
-            {"tool": name, "stage": "router", "kept": False, "reason": why_not} for name in sorted(there & unneeded)
+            {"tool": name, "stage": "router", "kept": False, "reason": why_not} for name in sorted(gathered & unneeded)
         ]
     return found
 

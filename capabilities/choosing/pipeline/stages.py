@@ -104,8 +104,8 @@ class Selection:
     @property
     def instructions(self) -> str:
         """Instructions of these tools for the model, each under its tool's name."""
-        told = [f"{tool.name}: {tool.instructions.strip()}" for tool in self.tools if tool.instructions.strip()]
-        return "\n\n".join(told)
+        lines = [f"{tool.name}: {tool.instructions.strip()}" for tool in self.tools if tool.instructions.strip()]
+        return "\n\n".join(lines)
 
     @property
     def over_limit(self) -> list[str]:
@@ -117,8 +117,8 @@ class Selection:
         """Verdicts that do not change with the message, in an order that stays too: as a VerdictSet keeps them."""
         if not self.routing:
             return self.verdicts
-        lasting = [each for each in self.verdicts if each.stage not in ("router", "limit")]
-        return sorted(lasting, key=lambda each: each.tool)
+        verdicts = [each for each in self.verdicts if each.stage not in ("router", "limit")]
+        return sorted(verdicts, key=lambda each: each.tool)
 
 
 @dataclass(frozen=True)
@@ -240,8 +240,8 @@ def _without_reader(selection: Selection) -> Selection:
 
 def in_order(candidates: Sequence[Candidate], situation: Situation) -> list[Candidate]:
     """Sort the candidates by the order in which they were sent last; new ones come behind."""
-    place = {key: number for number, key in enumerate(situation.sent_before)}
-    return sorted(candidates, key=lambda each: place.get(each.spec.tool_id, len(place)))
+    position = {key: number for number, key in enumerate(situation.sent_before)}
+    return sorted(candidates, key=lambda each: position.get(each.spec.tool_id, len(position)))
 
 
 def narrowed(
@@ -252,9 +252,9 @@ def narrowed(
     for stage in STAGES if stages is None else stages:
         looked_at = stage(situation, candidates)
         verdicts += looked_at
-        gone = {verdict.tool for verdict in looked_at if not verdict.kept}
-        if gone:
-            candidates = [each for each in candidates if each.spec.name not in gone]
+        dropped = {verdict.tool for verdict in looked_at if not verdict.kept}
+        if dropped:
+            candidates = [each for each in candidates if each.spec.name not in dropped]
     return list(candidates), verdicts
 
 

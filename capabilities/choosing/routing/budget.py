@@ -54,9 +54,11 @@ def with_small_toolkits(index: Index, chosen: Sequence[Kept]) -> list[Kept]:
     """Return `chosen`, with the rest of a small toolkit moved up behind the first ones where two of those are its
     tools."""
     first = chosen[:AMONG]
-    of = {each.name: index.documents[index.numbers[each.name]].toolkit for each in chosen if each.name in index.numbers}
-    leading = [of.get(each.name, "") for each in first]
+    toolkit_of = {
+        each.name: index.documents[index.numbers[each.name]].toolkit for each in chosen if each.name in index.numbers
+    }
+    leading = [toolkit_of.get(each.name, "") for each in first]
     whole = {kit for kit in leading if kit and leading.count(kit) >= WANTED and index.toolkit_sizes[kit] <= SMALL}
     rest = chosen[AMONG:]
-    moved = [Kept(each.name, "toolkit", each.score) for each in rest if of.get(each.name) in whole]
-    return [*first, *moved, *(each for each in rest if of.get(each.name) not in whole)]
+    moved = [Kept(each.name, "toolkit", each.score) for each in rest if toolkit_of.get(each.name) in whole]
+    return [*first, *moved, *(each for each in rest if toolkit_of.get(each.name) not in whole)]

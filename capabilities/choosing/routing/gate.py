@@ -67,13 +67,13 @@ def threshold(index: Index, share: float = SHARE) -> float:
 
 
 def _measured(index: Index, share: float) -> float:
-    talk = small_talk()
-    best = _best_cosines(index, talk.texts)
-    alike = _alike(talk.texts)
+    talk_index = small_talk()
+    best = _best_cosines(index, talk_index.texts)
+    alike = _alike(talk_index.texts)
     np.fill_diagonal(alike, -1.0)
     figures = [
         _figure(index, text, float(cosine), float(row.max()), 1)
-        for text, cosine, row in zip(talk.texts, best, alike, strict=True)
+        for text, cosine, row in zip(talk_index.texts, best, alike, strict=True)
     ]
     return float(np.quantile(figures, share))
 
@@ -97,13 +97,13 @@ def _figure(index: Index, text: str, cosine: float, alike: float, own: int) -> f
     """own: 1 where the text itself is one of the stored sentences."""
     words = _words(index, text)
     found = small_talk().found
-    telling = []
+    weights = []
     near = near_stems(index, words)
     for word in words:
         times = max(found[stem(word)] - own, 0)
         known = _known(index, word, near)
-        telling.append(known / (times + 1) if times else max(known, FOREIGN))
-    return sum(sorted(telling)[-TELLING:]) + COSINE * cosine - ALIKE * alike
+        weights.append(known / (times + 1) if times else max(known, FOREIGN))
+    return sum(sorted(weights)[-TELLING:]) + COSINE * cosine - ALIKE * alike
 
 
 def _words(index: Index, text: str) -> list[str]:
@@ -149,13 +149,15 @@ def _best_cosines(index: Index, texts: Sequence[str]) -> Floats:
 def _alike(texts: Sequence[str]) -> Floats:
     """Return the likeness of each text to each stored sentence: the cosine, or without a table the share of words in
     common."""
-    talk = small_talk()
+    talk_index = small_talk()
     vectors = _vectors(texts)
-    if talk.vectors is not None and vectors is not None:
-        found: Floats = np.maximum(vectors @ talk.vectors.T, 0)
+    if talk_index.vectors is not None and vectors is not None:
+        found: Floats = np.maximum(vectors @ talk_index.vectors.T, 0)
         return found
     sets = [frozenset(words_of(text)[:MAX_WORDS]) for text in texts]
-    shares = [[2 * len(each & other) / max(len(each) + len(other), 1) for other in talk.sentences] for each in sets]
+    shares = [
+        [2 * len(each & other) / max(len(each) + len(other), 1) for other in talk_index.sentences] for each in sets
+    ]
     return np.array(shares, dtype=np.float32)
 
 

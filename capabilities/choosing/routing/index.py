@@ -117,7 +117,7 @@ def build_index(documents: Sequence[Document], *, embedding: bool = True) -> Ind
     rarity = _rarity(stems, len(documents))
     counts = np.concatenate([each.counts for each in features] or [np.zeros((0, 4), dtype=np.float32)])[order]
     rows = stems.documents
-    of = np.repeat(np.arange(len(stems.terms), dtype=np.int32), stems.found)
+    term_numbers = np.repeat(np.arange(len(stems.terms), dtype=np.int32), stems.found)
     pairs, _ = _postings([each.pairs for each in features])
     return Index(
         key=index_key(documents),
@@ -128,11 +128,11 @@ def build_index(documents: Sequence[Document], *, embedding: bool = True) -> Ind
         stems=stems,
         words=words,
         rarity=rarity,
-        impacts=_impacts(features, counts, rows) * rarity[of],
-        name_shares=_name_shares(counts, rarity[of], rows, len(documents)),
+        impacts=_impacts(features, counts, rows) * rarity[term_numbers],
+        name_shares=_name_shares(counts, rarity[term_numbers], rows, len(documents)),
         pairs=pairs,
         pair_rarity=_rarity(pairs, len(documents)),
-        vectors=_vectors(features, stems, words, rarity, counts, of) if embedding else None,
+        vectors=_vectors(features, stems, words, rarity, counts, term_numbers) if embedding else None,
         toolkit_sizes=dict(Counter(document.toolkit for document in documents)),
         by_category=_by_category(documents),
     )
@@ -162,10 +162,12 @@ def _postings(terms_by_document: Sequence[Sequence[object]]) -> tuple[Postings, 
     terms: dict[object, int] = {}
     numbers = [terms.setdefault(term, len(terms)) for each in terms_by_document for term in each]
     at = np.array(numbers, dtype=np.int32)
-    of = np.repeat(np.arange(len(terms_by_document), dtype=np.int32), [len(each) for each in terms_by_document])
+    document_numbers = np.repeat(
+        np.arange(len(terms_by_document), dtype=np.int32), [len(each) for each in terms_by_document]
+    )
     order = np.argsort(at, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=len(terms)))]).astype(np.int32)
-    return Postings(terms, starts, of[order]), order
+    return Postings(terms, starts, document_numbers[order]), order
 
 
 def _rarity(postings: Postings, size: int) -> Floats:
@@ -203,20 +205,20 @@ def _words(features: list[Features], stems: Postings) -> tuple[str, ...]:
 
 
 def _vectors(
-    features: list[Features], stems: Postings, words: tuple[str, ...], rarity: Floats, counts: Floats, of: Ids
+    features: list[Features], stems: Postings, words: tuple[str, ...], rarity: Floats, counts: Floats, term_numbers: Ids
 ) -> Vectors | None:
     read = table()
     if read is None or not len(counts):
         return None
     vectors = read.vectors(words)
-    shares = (np.sqrt(counts) @ VECTOR_WEIGHTS) * rarity[of]
+    shares = (np.sqrt(counts) @ VECTOR_WEIGHTS) * rarity[term_numbers]
     documents = np.zeros((len(features), vectors.shape[1]), dtype=np.float32)
     back = np.argsort(stems.documents, kind="stable")
     rows, first = np.unique(stems.documents[back], return_index=True)
     for part in np.array_split(np.arange(len(rows)), max(1, len(back) // 20_000)):
         ends = [*first[part[1:]], first[part[-1] + 1] if part[-1] + 1 < len(first) else len(back)]
         chosen = back[first[part[0]] : ends[-1]]
-        weighted = vectors[of[chosen]] * shares[chosen, None]
+        weighted = vectors[term_numbers[chosen]] * shares[chosen, None]
         documents[rows[part]] = np.add.reduceat(weighted, first[part] - first[part[0]], axis=0)
     # Columns, one after the other in memory, are multiplied three times as fast as rows.
     near, whole = (np.ascontiguousarray(_unit(each).T) for each in (vectors[:, :NEAR_SIZE], documents))

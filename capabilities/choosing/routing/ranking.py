@@ -106,13 +106,13 @@ def near_stems(index: Index, words: Iterable[str]) -> NearStems:
 def _measured(vectors: Vectors, words: list[str]) -> NearStems:
     asked = vectors.table.vectors(words)[:, :NEAR_SIZE]
     asked = asked / np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-9)
-    nearness = asked @ vectors.words
-    rows, stems = np.nonzero(nearness > NEAR)
+    similarity = asked @ vectors.words
+    rows, stems = np.nonzero(similarity > NEAR)
     ends = np.searchsorted(rows, np.arange(len(words) + 1))
     measured: NearStems = {}
     for number, word in enumerate(words):
         found = stems[ends[number] : ends[number + 1]]
-        near = nearness[number, found]
+        near = similarity[number, found]
         if len(found) > NEAR_WORDS:
             best = np.argpartition(-near, NEAR_WORDS)[:NEAR_WORDS]
             found, near = found[best], near[best]

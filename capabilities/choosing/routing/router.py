@@ -171,6 +171,6 @@ def _order(index: Index, scores: Floats, among: Ids, limit: int) -> Ids:
 def _in_order(kept: list[Kept], before: tuple[str, ...]) -> tuple[Kept, ...]:
     """Return the tools in order: first those sent for the last turn, in their old order; then the others as they
     come."""
-    place: Mapping[str, int] = {name: at for at, name in enumerate(dict.fromkeys(before))}
-    old = sorted((each for each in kept if each.name in place), key=lambda each: place[each.name])
-    return (*old, *(each for each in kept if each.name not in place))
+    position: Mapping[str, int] = {name: at for at, name in enumerate(dict.fromkeys(before))}
+    old = sorted((each for each in kept if each.name in position), key=lambda each: position[each.name])
+    return (*old, *(each for each in kept if each.name not in position))

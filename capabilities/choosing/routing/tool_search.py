@@ -71,8 +71,11 @@ def _lacks_a_word_of(query: str) -> Callable[[str], bool]:
     wanted, last = {stems.stem(word) for word in words[:-1]}, words[-1] if words else ""
 
     def lacks(name: str) -> bool:
-        there = _stems_of(name)
-        return not (wanted <= there and (stems.stem(last) in there or any(each.startswith(last) for each in there)))
+        tool_stems = _stems_of(name)
+        return not (
+            wanted <= tool_stems
+            and (stems.stem(last) in tool_stems or any(each.startswith(last) for each in tool_stems))
+        )
 
     return lacks
 
@@ -120,13 +123,13 @@ def score_of(query: str, tool: Searched) -> int:
 
 def _scores(words: Iterable[str], tool: Searched) -> list[int]:
     """Return for each word the score of the best place where it stands; 0 without one."""
-    places = (
+    fields = (
         (NAME_TOKEN, set(words_of(tool.name))),
         (TITLE, set(words_of(tool.title))),
         (DESCRIPTION, set(words_of(tool.description))),
         (CATEGORY, set(words_of(tool.category))),
     )
-    return [max((score for score, there in places if word in there), default=0) for word in words]
+    return [max((score for score, field_words in fields if word in field_words), default=0) for word in words]
 
 
 def words_of(text: str) -> list[str]:

@@ -44,11 +44,11 @@ def _limit(memory: int, seconds: int) -> None:
         ("RLIMIT_NPROC", 0),
     ):
         if hasattr(resource, name):
-            which = getattr(resource, name)
-            hard = resource.getrlimit(which)[1]
+            limit_id = getattr(resource, name)
+            hard = resource.getrlimit(limit_id)[1]
             bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            beyond = 1 if name == "RLIMIT_CPU" and bound != hard else 0
-            resource.setrlimit(which, (bound, bound + beyond))
+            grace = 1 if name == "RLIMIT_CPU" and bound != hard else 0
+            resource.setrlimit(limit_id, (bound, bound + grace))
 
 
 if __name__ == "__main__":

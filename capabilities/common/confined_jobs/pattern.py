@@ -21,9 +21,9 @@ def run(pattern: str, ignore_case: bool, lines: list[str], most: int) -> list[in
     except jsonschema_rs.ValidationError:
         return None
     found: list[int] = []
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if matches(line):
-            found.append(place)
+            found.append(index)
             if len(found) == most:
                 break
     return found

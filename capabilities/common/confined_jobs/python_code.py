@@ -164,8 +164,8 @@ def _of_call(node: ast.Call, functions: set[str]) -> Iterator[Found]:
     arguments = node.args
     method = name.rpartition(".")[2]
     if method in ("sub", "subn") and "." in name:
-        place = 1 if name.startswith("re.") else 0
-        replacement = arguments[place] if len(arguments) > place else None
+        index = 1 if name.startswith("re.") else 0
+        replacement = arguments[index] if len(arguments) > index else None
         if isinstance(replacement, ast.Lambda) or (isinstance(replacement, ast.Name) and replacement.id in functions):
             yield _at(node, "function as replacement", name)
     if name == "next" and arguments and isinstance(arguments[0], ast.GeneratorExp):

@@ -62,8 +62,8 @@ def yaml_flaw(text: str) -> Flaw | None:
                 raise RecursionError
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
-        return {"message": error.problem or "not YAML"} | place
+        position = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
+        return {"message": error.problem or "not YAML"} | position
     except yaml.YAMLError as error:
         return {"message": str(error).splitlines()[0]}
     return None

@@ -122,10 +122,10 @@ def _node(annotation: ast.expr, argument: ast.arg) -> dict[str, Any]:
     if isinstance(annotation, ast.Name) and annotation.id == "Any":
         return {}
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
-        sides = [each for each in (annotation.left, annotation.right) if not _is_none(each)]
-        if len(sides) == 1:
-            return {"anyOf": [_node(sides[0], argument), {"type": "null"}]}
-        return {"anyOf": [_node(each, argument) for each in sides]}
+        members = [each for each in (annotation.left, annotation.right) if not _is_none(each)]
+        if len(members) == 1:
+            return {"anyOf": [_node(members[0], argument), {"type": "null"}]}
+        return {"anyOf": [_node(each, argument) for each in members]}
     if isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name):
         return _generic(annotation.value.id, annotation.slice, argument)
     raise Broken(

@@ -89,8 +89,8 @@ class Arguments:
         if self.renamed:
             found.append(DefinitionWarning("arguments_renamed", f"Two have the same name: {'; '.join(self.renamed)}."))
         if self.written:
-            says = f"Arguments in other letters than they are sent in: {', '.join(self.written[:10])}."
-            found.append(DefinitionWarning("name_written", says))
+            text = f"Arguments in other letters than they are sent in: {', '.join(self.written[:10])}."
+            found.append(DefinitionWarning("name_written", text))
         if self.left_out:
             found.append(DefinitionWarning("left_out", f"Left out: {', '.join(self.left_out[:10])}."))
         return found
@@ -101,8 +101,8 @@ def _safe(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_.-]+", "_", ascii_name(name)).strip("_")[:MAX_NAME] or "value"
 
 
-def _where(place: str) -> str:
-    return {"body": "body", "form": "form", "file": "form"}.get(place, place)
+def _where(location: str) -> str:
+    return {"body": "body", "form": "form", "file": "form"}.get(location, location)
 
 
 # -- Parameters -------------------------------------------------------------------------------------------------------
@@ -126,9 +126,9 @@ def add_parameters(
         found[(text(parameter.get("in")), text(parameter.get("name")))] = parameter
     wanted = placeholders(path)
     # Those of the path first: they keep their names.
-    for (place, name), parameter in sorted(found.items(), key=lambda each: each[0][0] != "path"):
-        if name and (place != "path" or name in wanted):
-            _add_parameter(arguments, schemas, place, name, parameter, signed)
+    for (location, name), parameter in sorted(found.items(), key=lambda each: each[0][0] != "path"):
+        if name and (location != "path" or name in wanted):
+            _add_parameter(arguments, schemas, location, name, parameter, signed)
     for name in dict.fromkeys(wanted):
         if ("path", name) not in found:
             arguments.add(HttpArgument("path", name), {"type": "string"}, required=True)
@@ -137,28 +137,28 @@ def add_parameters(
 def _add_parameter(
     arguments: Arguments,
     schemas: Schemas,
-    place: str,
+    location: str,
     name: str,
     parameter: Mapping[str, Any],
     signed: Mapping[tuple[str, str], str],
 ) -> None:
-    required = parameter.get("required") is True or place == "path"
-    if (place, name.lower()) in signed:
+    required = parameter.get("required") is True or location == "path"
+    if (location, name.lower()) in signed:
         arguments.left_out.append(f"{name}, which the credential fills")
-        arguments.signed_by.append(signed[place, name.lower()])
+        arguments.signed_by.append(signed[location, name.lower()])
         return
-    if place == "header" and name.lower() in IGNORED_HEADERS:
+    if location == "header" and name.lower() in IGNORED_HEADERS:
         if name.lower() == "authorization":
             arguments.left_out.append(f"the header {name}, which a credential fills")
         return
-    if place not in PLACES or place in ("body", "form", "file"):
+    if location not in PLACES or location in ("body", "form", "file"):
         if required:
             raise OperationRefused(
-                f"Its parameter {name[:100]} goes into {place[:50] or 'nowhere'}, which is not known."
+                f"Its parameter {name[:100]} goes into {location[:50] or 'nowhere'}, which is not known."
             )
-        arguments.left_out.append(f"{name[:100]} in {place[:50] or 'nowhere'}")
+        arguments.left_out.append(f"{name[:100]} in {location[:50] or 'nowhere'}")
         return
-    if place == "header" and is_own_header(name):
+    if location == "header" and is_own_header(name):
         if required:
             raise OperationRefused(f"It needs the header {name[:100]}, which no tool may set.")
         arguments.left_out.append(f"the header {name[:100]}")
@@ -170,16 +170,16 @@ def _add_parameter(
         source, style, explode = mapping(next(iter(content.values()))).get("schema", {}), "json", None
     elif "type" in parameter and not source:  # as Swagger 2.0 writes it
         source = parameter
-    if style and style not in PLACES[place]:
+    if style and style not in PLACES[location]:
         arguments.left_out.append(f"the style {style[:50]} of {name[:100]}")
         style = ""
     schema = schemas.read(source)
-    said = " ".join(text(parameter.get("description")).split())
-    if said and not (content and "description" in schema):
-        schema = schema | {"description": said[:1_000]}
-    usual = PLACES[place][0]
+    description = " ".join(text(parameter.get("description")).split())
+    if description and not (content and "description" in schema):
+        schema = schema | {"description": description[:1_000]}
+    usual = PLACES[location][0]
     argument = HttpArgument(
-        place,
+        location,
         name,
         style if style != usual else "",
         explode if isinstance(explode, bool) and explode != ((style or usual) == "form") else None,
@@ -207,18 +207,25 @@ def add_body(arguments: Arguments, document: Document, schemas: Schemas, *, body
     kind = chosen.partition(";")[0].strip().lower()
     if len(content) > 1:
         others = ", ".join(each for each in content if each != chosen)[:200]
-        says = f"Its body is sent as {kind}; {others} would do as well."
-        arguments.warnings.append(DefinitionWarning("media_type", says))
-    said = " ".join(text(found.get("description")).split())[:1_000]
+        warning = f"Its body is sent as {kind}; {others} would do as well."
+        arguments.warnings.append(DefinitionWarning("media_type", warning))
+    description = " ".join(text(found.get("description")).split())[:1_000]
     source = content[chosen].get("schema", {})
     if kind in (URLENCODED, MULTIPART):
         _add_form(arguments, document, schemas, source, mapping(content[chosen].get("encoding")), kind, required)
     elif is_json(kind) or kind in ("*/*", ""):
-        _add_json(arguments, schemas, source, JSON if kind in ("*/*", "") else kind, required=required, said=said)
+        _add_json(
+            arguments,
+            schemas,
+            source,
+            JSON if kind in ("*/*", "") else kind,
+            required=required,
+            description=description,
+        )
     elif "/" not in kind or "*" in kind:
         raise OperationRefused(f"Its body is of the type {kind[:100]}, which says nothing of what is sent.")
     else:
-        _add_whole(arguments, schemas.read(source), kind, required=required, said=said)
+        _add_whole(arguments, schemas.read(source), kind, required=required, description=description)
 
 
 def _preference(kind: str) -> tuple[int, str]:
@@ -236,15 +243,17 @@ def _preference(kind: str) -> tuple[int, str]:
     return order.index(True), plain
 
 
-def _add_json(arguments: Arguments, schemas: Schemas, source: Any, kind: str, *, required: bool, said: str) -> None:
+def _add_json(
+    arguments: Arguments, schemas: Schemas, source: Any, kind: str, *, required: bool, description: str
+) -> None:
     schema = schemas.read(source)
     arguments.media_type = kind if kind != JSON else ""
     named = schema.get("properties")
     is_plain = schema.get("type") == "object" and not set(schema) - PLAIN_KEYS and named
     is_open = isinstance(schema.get("additionalProperties"), Mapping)
     if not is_plain or is_open or not isinstance(named, dict) or len(named) > MAX_BODY_PROPERTIES:
-        if said and "description" not in schema:
-            schema = {"description": said} | schema
+        if description and "description" not in schema:
+            schema = {"description": description} | schema
         name = arguments.add(HttpArgument("body", "body"), schema, required=required)
         arguments.body_argument = name
         return
@@ -274,7 +283,7 @@ def _add_form(
     needed = schema.get("required", []) if required else []
     for name, each in named.items():
         is_needed = name in needed
-        told = mapping(encoding.get(name))
+        field_encoding = mapping(encoding.get(name))
         if _is_file(each):
             if kind != MULTIPART:
                 raise OperationRefused(f"Its form has a file ({name[:100]}), which only multipart/form-data carries.")
@@ -285,27 +294,27 @@ def _add_form(
                 raise OperationRefused(f"Its form needs several files as {name[:100]}, which cannot be sent.")
             arguments.left_out.append(f"the files {name[:100]}")
         else:
-            style = _form_style(each, told, kind)
-            explode = told.get("explode") if isinstance(told.get("explode"), bool) else None
+            style = _form_style(each, field_encoding, kind)
+            explode = field_encoding.get("explode") if isinstance(field_encoding.get("explode"), bool) else None
             arguments.add(HttpArgument("form", name, style, explode), each, required=is_needed)
 
 
-def _form_style(schema: Mapping[str, Any], told: Mapping[str, Any], kind: str) -> str:
-    style = text(told.get("style"))
+def _form_style(schema: Mapping[str, Any], field_encoding: Mapping[str, Any], kind: str) -> str:
+    style = text(field_encoding.get("style"))
     if style in PLACES["form"] and style != "form":
         return style
     holds_object = schema.get("type") == "object" or mapping(schema.get("items")).get("type") == "object"
-    return "json" if is_json(text(told.get("contentType"))) or (holds_object and kind == MULTIPART) else ""
+    return "json" if is_json(text(field_encoding.get("contentType"))) or (holds_object and kind == MULTIPART) else ""
 
 
 def _is_file(schema: Mapping[str, Any]) -> bool:
     return schema.get("format") in ("binary", "byte") or "contentMediaType" in schema or "contentEncoding" in schema
 
 
-def _add_whole(arguments: Arguments, schema: dict[str, Any], kind: str, *, required: bool, said: str) -> None:
+def _add_whole(arguments: Arguments, schema: dict[str, Any], kind: str, *, required: bool, description: str) -> None:
     """A body that is neither JSON nor a form: text, or a file."""
     is_text = kind.startswith("text/") or kind.endswith(("+xml", "/xml", "/yaml", "/x-ndjson", "/graphql"))
-    described = said or schema.get("description") or f"The body, as {kind}."
+    described = description or schema.get("description") or f"The body, as {kind}."
     if is_text:
         argument, shape = HttpArgument("body", "body"), {"type": "string", "description": described}
     else:

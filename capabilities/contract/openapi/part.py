@@ -23,11 +23,11 @@ class Part:
     text: str = ""
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Part:
+    def of(cls, values: Mapping[str, Any]) -> Part:
         """Read a part as it is stored, or sent to a child; a malformed value means any."""
-        tags = said.get("tags")
+        tags = values.get("tags")
         named = tuple(each for each in tags if isinstance(each, str)) if isinstance(tags, list | tuple) else ()
-        return cls(named, text(said.get("path")), text(said.get("text")))
+        return cls(named, text(values.get("path")), text(values.get("text")))
 
     @property
     def is_whole(self) -> bool:
@@ -49,8 +49,8 @@ class Part:
     def _has_words(self, path: str, method: str, operation: Mapping[str, Any]) -> bool:
         if not self.text:
             return True
-        said = " ".join(text(operation.get(name)) for name in ("operationId", "summary", "description"))
-        whole = f"{method} {path} {said}".casefold()
+        words_of_operation = " ".join(text(operation.get(name)) for name in ("operationId", "summary", "description"))
+        whole = f"{method} {path} {words_of_operation}".casefold()
         return all(word in whole for word in self.text.casefold().split())
 
 

@@ -145,15 +145,17 @@ class _Operation:
         if entry["refused"]:
             return entry
         try:
-            said = self._request(entry, path, item, method.upper(), operation)
+            remarks = self._request(entry, path, item, method.upper(), operation)
         except (OperationRefused, ImplementationRefused, SchemaRefused) as error:
             return entry | {"refused": str(error)}
-        said = [*self._remarks(operation, entry["annotations"].get("security", [])), *said]
+        remarks = [*self._remarks(operation, entry["annotations"].get("security", [])), *remarks]
         if effect.why:
-            said.insert(0, DefinitionWarning("effect_unclear", effect.why))
+            remarks.insert(0, DefinitionWarning("effect_unclear", effect.why))
         if cut:
-            said.append(DefinitionWarning("left_out", "Its description is cut: it is longer than a model should read."))
-        entry["warnings"] = [each.as_json() for each in said]
+            remarks.append(
+                DefinitionWarning("left_out", "Its description is cut: it is longer than a model should read.")
+            )
+        entry["warnings"] = [each.as_json() for each in remarks]
         return entry
 
     def _request(
@@ -191,15 +193,15 @@ class _Operation:
         whole = HttpImplementation(**{**vars(implementation), "url": (elsewhere or self._base_url or NO_BASE) + plain})
         check_http(whole, parameters)
         entry["parameters"], entry["implementation"] = parameters, implementation.as_json()
-        said = arguments.warnings_found()
+        warnings = arguments.warnings_found()
         if schemas.is_cut:
-            says = "Its arguments are nested in themselves or very deep: where they were cut, any value is taken."
-            said.append(DefinitionWarning("left_out", says))
+            remark = "Its arguments are nested in themselves or very deep: where they were cut, any value is taken."
+            warnings.append(DefinitionWarning("left_out", remark))
         if elsewhere and self._base_url:
-            said.append(
+            warnings.append(
                 DefinitionWarning("other_server", f"It is called at {elsewhere[:300]}, not at the base address.")
             )
-        return said
+        return warnings
 
     def _remarks(self, operation: Mapping[str, Any], security: list[str]) -> Iterator[DefinitionWarning]:
         if operation.get("deprecated") is True:
@@ -234,10 +236,10 @@ class _Operation:
 
 def _description(summary: str, operation: Mapping[str, Any], item: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the description that a model chooses the tool by, and whether it was cut."""
-    said = text(operation.get("description")).strip() or text(item.get("description")).strip()
+    description = text(operation.get("description")).strip() or text(item.get("description")).strip()
     summary = summary or " ".join(text(item.get("summary")).split())
-    repeats = not summary or " ".join(said.split()).casefold().startswith(summary.rstrip(".").casefold())
-    whole = said if repeats else f"{summary}\n\n{said}".strip()
+    repeats = not summary or " ".join(description.split()).casefold().startswith(summary.rstrip(".").casefold())
+    whole = description if repeats else f"{summary}\n\n{description}".strip()
     if len(whole) <= MAX_DESCRIPTION:
         return whole, False
     head = whole[: MAX_DESCRIPTION - 2]

@@ -170,10 +170,10 @@ def _schemas(value: Any) -> list[Any]:
 
 
 def _described(schema: Mapping[str, Any]) -> dict[str, Any]:
-    said = " ".join(text(schema.get("description")).split())
-    if len(said) > MAX_DESCRIPTION:
-        said = said[: MAX_DESCRIPTION - 1].rsplit(" ", 1)[0] + "…"
-    return {"description": said} if said else {}
+    kept = " ".join(text(schema.get("description")).split())
+    if len(kept) > MAX_DESCRIPTION:
+        kept = kept[: MAX_DESCRIPTION - 1].rsplit(" ", 1)[0] + "…"
+    return {"description": kept} if kept else {}
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
@@ -185,9 +185,9 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
         return schema | {"type": [kind, "null"]} if kind != "null" else schema
     if isinstance(kind, list):
         return schema | {"type": [*kind, "null"]} if "null" not in kind else schema
-    said = {name: value for name, value in schema.items() if name in ("description", "default")}
-    rest = {name: value for name, value in schema.items() if name not in said}
-    return said | {"anyOf": [rest, {"type": "null"}]} if rest else said
+    kept = {name: value for name, value in schema.items() if name in ("description", "default")}
+    rest = {name: value for name, value in schema.items() if name not in kept}
+    return kept | {"anyOf": [rest, {"type": "null"}]} if rest else kept
 
 
 def _merged(schemas: list[dict[str, Any]]) -> dict[str, Any]:

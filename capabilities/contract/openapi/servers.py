@@ -62,18 +62,24 @@ def credentials(document: Document) -> dict[str, dict[str, str]]:
 
 
 def _credential(name: str, scheme: Mapping[str, Any]) -> dict[str, str]:
-    kind, place = text(scheme.get("type")), text(scheme.get("in"))
+    kind, location = text(scheme.get("type")), text(scheme.get("in"))
     parameter = text(scheme.get("name"))[:100]
-    said = " ".join(text(scheme.get("description")).split())[:300]
-    found = {"kind": "", "parameter": "", "prefix": "", "title": f"{name}: nothing that can be stored", "note": said}
+    description = " ".join(text(scheme.get("description")).split())[:300]
+    found = {
+        "kind": "",
+        "parameter": "",
+        "prefix": "",
+        "title": f"{name}: nothing that can be stored",
+        "note": description,
+    }
     if kind == "http" and text(scheme.get("scheme")).lower() == "bearer":
         found |= {"kind": "bearer", "title": f"{name}: a bearer token"}
     elif kind == "http" and text(scheme.get("scheme")).lower() == "basic":
         found |= {"kind": "basic", "title": f"{name}: a user name and a password"}
-    elif kind == "apiKey" and place in ("header", "query") and parameter:
-        where = "header" if place == "header" else "query parameter"
-        found |= {"kind": place, "parameter": parameter, "title": f"{name}: the {where} {parameter}"}
-    elif kind == "apiKey" and place == "cookie":
+    elif kind == "apiKey" and location in ("header", "query") and parameter:
+        where = "header" if location == "header" else "query parameter"
+        found |= {"kind": location, "parameter": parameter, "title": f"{name}: the {where} {parameter}"}
+    elif kind == "apiKey" and location == "cookie":
         found |= {"title": f"{name}: a cookie, which cannot be stored"}
     elif kind in ("oauth2", "openIdConnect"):
         found |= {"kind": "oauth", "title": f"{name}: an OAuth sign-in"}

@@ -63,7 +63,7 @@ def _restored(value: Any, schemas: list[Any], root: Mapping[str, Any], level: in
     if level > MOST_LEVELS or not known:
         return value
     if isinstance(value, list):
-        return [_restored(each, _items(known, place), root, level + 1) for place, each in enumerate(value)]
+        return [_restored(each, _items(known, index), root, level + 1) for index, each in enumerate(value)]
     if not isinstance(value, dict):
         return value
     properties: dict[str, list[Any]] = {}
@@ -98,11 +98,11 @@ def _alternatives(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str,
             left.append(resolved(each["$ref"], root))
 
 
-def _items(known: list[Mapping[str, Any]], place: int) -> list[Any]:
+def _items(known: list[Mapping[str, Any]], index: int) -> list[Any]:
     found = []
     for schema in known:
         first = _list(schema.get("prefixItems"))
-        found += [first[place]] if place < len(first) else [schema[key] for key in ("items",) if key in schema]
+        found += [first[index]] if index < len(first) else [schema[key] for key in ("items",) if key in schema]
     return found
 
 

@@ -75,10 +75,10 @@ class _Renderer:
     def top(self) -> Schema:
         """The parameters: one object, without what no vendor takes there."""
         whole = self._without_combinations(dict(self.root))
-        told = self._schema({**whole, "type": "object"}, 0, ())
-        told["type"] = "object"
-        told.setdefault("properties", {})
-        return told
+        node = self._schema({**whole, "type": "object"}, 0, ())
+        node["type"] = "object"
+        node.setdefault("properties", {})
+        return node
 
     def _without_combinations(self, schema: Schema) -> Schema:
         """The object with the properties of all that it combines; a description says what each combination requires."""
@@ -98,8 +98,8 @@ class _Renderer:
             ways = [_names(branch.get("required")) for branch in branches]
             required += [name for name in (ways[0] if ways else []) if all(name in way for way in ways)]
             if any(ways):
-                told = dict.fromkeys(", ".join(way) or "nothing more" for way in ways)
-                words.append(f"Give {'; or '.join(told)}.")
+                choices = dict.fromkeys(", ".join(way) or "nothing more" for way in ways)
+                words.append(f"Give {'; or '.join(choices)}.")
         whole["properties"] = properties
         if required:
             whole["required"] = list(dict.fromkeys(required))
@@ -136,15 +136,15 @@ class _Renderer:
         if "$ref" in schema and not self._keeps(schema["$ref"]):
             return self._inlined(schema, level, inside)
         if self._is_too_deep(level):
-            told = {key: schema[key] for key in ("type", "description") if key in schema}
-            self._type(told)
-            return self._kept(self._typed(told))
-        told = dict(schema)
-        self._type(told)
-        self._values(told)
-        self._children(told, level, inside)
-        self._names(told)
-        return self._kept(self._typed(self._apart(told)))
+            node = {key: schema[key] for key in ("type", "description") if key in schema}
+            self._type(node)
+            return self._kept(self._typed(node))
+        node = dict(schema)
+        self._type(node)
+        self._values(node)
+        self._children(node, level, inside)
+        self._names(node)
+        return self._kept(self._typed(self._apart(node)))
 
     def _is_too_deep(self, level: int) -> bool:
         most = self.rules.most_levels
@@ -165,59 +165,59 @@ class _Renderer:
             target = {}
         return self._schema({**target, **beside}, level, (*inside, reference))
 
-    def _children(self, told: Schema, level: int, inside: tuple[str, ...]) -> None:
+    def _children(self, node: Schema, level: int, inside: tuple[str, ...]) -> None:
         """Every schema in this one, in place."""
-        self._without_null(told)
+        self._without_null(node)
         for key in (*COMBINING, "prefixItems"):
-            if isinstance(told.get(key), list):
-                told[key] = [self._schema(each, level + (key == "prefixItems"), inside) for each in told[key]]
-        if isinstance(told.get("items"), list):  # of earlier drafts
-            told["items"] = {"anyOf": [self._schema(each, level + 1, inside) for each in told["items"]]}
-        elif "items" in told:
-            told["items"] = self._schema(told["items"], level + 1, inside)
-        elif "array" in _types(told):
-            told["items"] = self._typed(self._any_item(told))
+            if isinstance(node.get(key), list):
+                node[key] = [self._schema(each, level + (key == "prefixItems"), inside) for each in node[key]]
+        if isinstance(node.get("items"), list):  # of earlier drafts
+            node["items"] = {"anyOf": [self._schema(each, level + 1, inside) for each in node["items"]]}
+        elif "items" in node:
+            node["items"] = self._schema(node["items"], level + 1, inside)
+        elif "array" in _types(node):
+            node["items"] = self._typed(self._any_item(node))
         for key in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"):
-            if isinstance(told.get(key), dict):
-                told[key] = {
-                    name: self._schema(each, level + 1, inside) for name, each in told[key].items() if each is not False
+            if isinstance(node.get(key), dict):
+                node[key] = {
+                    name: self._schema(each, level + 1, inside) for name, each in node[key].items() if each is not False
                 }
-            elif key in told:
-                del told[key]
+            elif key in node:
+                del node[key]
         for key in (*_SCHEMAS_IN, "additionalProperties"):
-            if isinstance(told.get(key), dict):
-                told[key] = self._schema(told[key], level + 1, inside)
-        self._combined(told)
+            if isinstance(node.get(key), dict):
+                node[key] = self._schema(node[key], level + 1, inside)
+        self._combined(node)
 
-    def _without_null(self, told: Schema) -> None:
+    def _without_null(self, node: Schema) -> None:
         """Remove the alternative null in place, where the vendor says that otherwise."""
         for key in ("anyOf", "oneOf"):
-            others = [each for each in _list(told.get(key)) if not _is_null(each)]
-            if not self.rules.takes_type_lists and len(others) < len(_list(told.get(key))):
-                told[key] = others
-                told.update({self.rules.nullable: True} if self.rules.nullable else {})
+            others = [each for each in _list(node.get(key)) if not _is_null(each)]
+            if not self.rules.takes_type_lists and len(others) < len(_list(node.get(key))):
+                node[key] = others
+                node.update({self.rules.nullable: True} if self.rules.nullable else {})
 
-    def _any_item(self, told: Schema) -> Schema:
+    def _any_item(self, node: Schema) -> Schema:
         """Return the schema for entries of a list that describes none of them, or the first ones only."""
-        first = told.get("prefixItems")
+        first = node.get("prefixItems")
         if not first or self._takes("prefixItems"):
             return {}
         return {"anyOf": first} if len(first) > 1 and self._takes("anyOf") else dict(first[0])
 
-    def _combined(self, told: Schema) -> None:
+    def _combined(self, node: Schema) -> None:
         """Combinations that the vendor does not take, as one that it takes."""
-        if "oneOf" in told and not self._takes("oneOf"):
-            told["anyOf"] = [*_list(told.get("anyOf")), *_list(told.pop("oneOf"))]
-        if "allOf" in told and not self._takes("allOf"):
-            for each in _list(told.pop("allOf")):
-                _merge(told, each)
+        if "oneOf" in node and not self._takes("oneOf"):
+            node["anyOf"] = [*_list(node.get("anyOf")), *_list(node.pop("oneOf"))]
+        if "allOf" in node and not self._takes("allOf"):
+            for each in _list(node.pop("allOf")):
+                _merge(node, each)
 
-    def _apart(self, told: Schema) -> Schema:
+    def _apart(self, node: Schema) -> Schema:
         """Return the schema with `anyOf` as the vendor takes it: with several alternatives, and alone, where needed."""
-        if "anyOf" not in told or self.rules.takes_type_lists:
-            return told
-        branches = told["anyOf"]
-        rest = {key: value for key, value in told.items() if key != "anyOf"}
+        if "anyOf" not in node or self.rules.takes_type_lists:
+            return node
+        branches = node["anyOf"]
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
         if len(branches) <= 1 or "properties" in rest:
             for each in branches:
                 _merge(rest, each if "properties" not in rest else {"properties": each.get("properties", {})})
@@ -227,88 +227,88 @@ class _Renderer:
         words = str(rest.get("description", ""))
         return {"anyOf": [_described(each, before=words) if words else each for each in branches]}
 
-    def _typed(self, told: Schema) -> Schema:
+    def _typed(self, node: Schema) -> Schema:
         """Return the schema with a type, where the vendor wants one in every schema."""
-        if self.rules.needs_types and told.get("type") == "null":
-            return {**told, "type": "string", self.rules.nullable or "nullable": True}
-        if not self.rules.needs_types or "type" in told or "anyOf" in told:
-            return told
-        is_object, is_list = "properties" in told, "items" in told
-        return {**told, "type": "object" if is_object else "array" if is_list else "string"}
+        if self.rules.needs_types and node.get("type") == "null":
+            return {**node, "type": "string", self.rules.nullable or "nullable": True}
+        if not self.rules.needs_types or "type" in node or "anyOf" in node:
+            return node
+        is_object, is_list = "properties" in node, "items" in node
+        return {**node, "type": "object" if is_object else "array" if is_list else "string"}
 
     # -- Its own words ------------------------------------------------------------------------------------------------
 
-    def _type(self, told: Schema) -> None:
-        types = _types(told)
-        if not isinstance(told.get("type"), list):
-            if "type" in told and not types:
-                del told["type"]
+    def _type(self, node: Schema) -> None:
+        types = _types(node)
+        if not isinstance(node.get("type"), list):
+            if "type" in node and not types:
+                del node["type"]
             return
-        if self.rules.takes_type_lists and len(types) == len(told["type"]):
+        if self.rules.takes_type_lists and len(types) == len(node["type"]):
             return
         others = [each for each in types if each != "null"]
         if "null" in types and others and self.rules.nullable:
-            told[self.rules.nullable] = True
+            node[self.rules.nullable] = True
         if self.rules.takes_type_lists:
-            told["type"] = types
-        elif len(others) > 1 and "anyOf" not in told:
-            del told["type"]
-            told["anyOf"] = [{"type": each} for each in others]
+            node["type"] = types
+        elif len(others) > 1 and "anyOf" not in node:
+            del node["type"]
+            node["anyOf"] = [{"type": each} for each in others]
         else:
-            told["type"] = others[0] if others else "string"
+            node["type"] = others[0] if others else "string"
 
-    def _values(self, told: Schema) -> None:
+    def _values(self, node: Schema) -> None:
         """Fit `const` and `enum` in place: of the schema's type, each once, and only where the vendor takes them."""
-        if "const" in told and not self._takes("const"):
-            told["enum"] = [told.pop("const")]
-        if "format" in told and self.rules.formats is not None and told["format"] not in self.rules.formats:
-            del told["format"]
-        if "enum" not in told:
+        if "const" in node and not self._takes("const"):
+            node["enum"] = [node.pop("const")]
+        if "format" in node and self.rules.formats is not None and node["format"] not in self.rules.formats:
+            del node["format"]
+        if "enum" not in node:
             return
-        values = _list(told["enum"])
-        types = _types(told)
+        values = _list(node["enum"])
+        types = _types(node)
         fitting = [each for each in values if not types or any(_is_of(each, type) for type in types)]
         fitting = _once(fitting)
         if self.rules.enum_types is not None:
             fitting = [each for each in fitting if each is not None and each != ""]
         if not types and self.rules.needs_types and (known := _common_type(fitting)):
-            types, told["type"] = [known], known
+            types, node["type"] = [known], known
         takes = self.rules.enum_types is None or (bool(types) and set(types) - {"null"} <= self.rules.enum_types)
         if fitting and takes and len(fitting) <= self.rules.most_values:
-            told["enum"] = fitting
+            node["enum"] = fitting
             return
-        del told["enum"]
+        del node["enum"]
         words = ", ".join(_word(each) for each in (fitting or values)[:_LISTED])
         more = " and others" if len(fitting or values) > _LISTED else ""
         if words:
-            told["description"] = f"{told.get('description', '')} One of: {words}{more}.".strip()
+            node["description"] = f"{node.get('description', '')} One of: {words}{more}.".strip()
 
-    def _names(self, told: Schema) -> None:
+    def _names(self, node: Schema) -> None:
         """Names that every vendor takes, and `required` of those that are there."""
-        properties = told.get("properties")
+        properties = node.get("properties")
         if not isinstance(properties, dict):
-            if not isinstance(told.get("required", []), list):
-                del told["required"]
+            if not isinstance(node.get("required", []), list):
+                del node["required"]
             return
         names = sent_names(properties)
-        told["properties"] = {
+        node["properties"] = {
             names[name]: each if names[name] == name else _described(each, before=f"{name}:")
             for name, each in properties.items()
         }
-        required = list(dict.fromkeys(names[name] for name in _names(told.get("required")) if name in names))
-        if "required" in told and required != told["required"]:
-            told["required"] = required
+        required = list(dict.fromkeys(names[name] for name in _names(node.get("required")) if name in names))
+        if "required" in node and required != node["required"]:
+            node["required"] = required
             if not required:
-                del told["required"]
+                del node["required"]
         for key in ("dependentRequired", "dependentSchemas"):
-            if isinstance(told.get(key), dict):
-                told[key] = {names.get(name, name): _renamed(each, names) for name, each in told[key].items()}
+            if isinstance(node.get(key), dict):
+                node[key] = {names.get(name, name): _renamed(each, names) for name, each in node[key].items()}
 
-    def _kept(self, told: Schema) -> Schema:
+    def _kept(self, node: Schema) -> Schema:
         keywords = self.rules.keywords
         if keywords is None:
-            return told
-        return {key: value for key, value in told.items() if key in keywords}
+            return node
+        return {key: value for key, value in node.items() if key in keywords}
 
     def _takes(self, keyword: str) -> bool:
         return self.rules.keywords is None or keyword in self.rules.keywords
@@ -321,21 +321,21 @@ def _is_null(schema: Any) -> bool:
     return is_const or schema.get("type") in ("null", ["null"]) or schema.get("enum") == [None]
 
 
-def _merge(told: Schema, other: Schema) -> None:
+def _merge(node: Schema, other: Schema) -> None:
     """Take into a schema what another says that counts too."""
     for key, value in other.items():
         if key == "properties":
-            told[key] = {**value, **_mapping(told.get(key))}
+            node[key] = {**value, **_mapping(node.get(key))}
         elif key == "required":
-            told[key] = list(dict.fromkeys([*_names(told.get(key)), *_names(value)]))
+            node[key] = list(dict.fromkeys([*_names(node.get(key)), *_names(value)]))
         else:
-            told.setdefault(key, value)
+            node.setdefault(key, value)
 
 
 def _described(schema: Schema, *words: str, before: str = "") -> Schema:
     """The schema with more in its description."""
-    told = [before, str(schema.get("description", "")), *words]
-    description = " ".join(each for each in told if each)
+    parts = [before, str(schema.get("description", "")), *words]
+    description = " ".join(each for each in parts if each)
     return {**schema, "description": description} if words or before else schema
 
 

@@ -121,10 +121,10 @@ def _check_price(name: str, price: Decimal | None) -> None:
 
 def _audited(price: ModelPrice) -> dict[str, Any]:
     """Return the fields of the price for the audit, and its model."""
-    told: dict[str, Any] = {"model": str(price.model), "valid_from": price.valid_from.isoformat()}
+    values: dict[str, Any] = {"model": str(price.model), "valid_from": price.valid_from.isoformat()}
     if price.is_public:
-        told["is_public"] = True
+        values["is_public"] = True
     else:
         prices = {name: getattr(price, name) for name in (*PRICES, "tier_above", *TIER_PRICES)}
-        told |= {name: str(value) for name, value in prices.items() if value is not None}
-    return told | ({"note": price.note} if price.note else {})
+        values |= {name: str(value) for name, value in prices.items() if value is not None}
+    return values | ({"note": price.note} if price.note else {})

@@ -24,9 +24,9 @@ class ChosenDialect:
 def chosen_dialect(model_name: str, base_url: str, *, on_model: str, on_provider: str, learned: str) -> ChosenDialect:
     """Return the dialect that is set on the model, else on the provider, else the one that a refusal taught, else the
     vendor's known one."""
-    for setting, whose in ((on_model, "this model"), (on_provider, "the provider")):
+    for setting, source in ((on_model, "this model"), (on_provider, "the provider")):
         if setting in Dialect.values:
-            return ChosenDialect(Dialect(setting), f"It is set on {whose}.")
+            return ChosenDialect(Dialect(setting), f"It is set on {source}.")
     if learned in Dialect.values:
         return ChosenDialect(Dialect(learned), "The provider refused the other one, see below.")
     if vendor_of(base_url).key == "openai" and REASONS.match(model_name):

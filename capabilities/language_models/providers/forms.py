@@ -58,23 +58,23 @@ class CallsForm(ColumnsForm):
     def clean_reasoning_effort(self) -> str:
         return str(self.cleaned_data["reasoning_effort"]).strip().lower()
 
-    def explain_blank_fields(self, whose: str, model: ResolvedModel | None) -> None:
+    def explain_blank_fields(self, source: str, model: ResolvedModel | None) -> None:
         """Beside each field what counts where it is blank; `model` is what that is now."""
         effort = (model.reasoning_effort or "not sent") if model else ""
         temperature = ("not sent" if model.temperature is None else f"{model.temperature:g}") if model else ""
         tokens = f"{model.max_output_tokens:,}" if model else ""
         self.fields[
             "reasoning_effort"
-        ].help_text = f"For models that reason: how much they think, for example low or high. {_blank(whose, effort)}"
+        ].help_text = f"For models that reason: how much they think, for example low or high. {_blank(source, effort)}"
         self.fields[
             "max_output_tokens"
-        ].help_text = f"What the model thinks counts too. At most half of the context window. {_blank(whose, tokens)}"
+        ].help_text = f"What the model thinks counts too. At most half of the context window. {_blank(source, tokens)}"
         self.fields[
             "temperature"
-        ].help_text = f"0 to {MAX_TEMPERATURE:g}. Many models that reason take none. {_blank(whose, temperature)}"
+        ].help_text = f"0 to {MAX_TEMPERATURE:g}. Many models that reason take none. {_blank(source, temperature)}"
         several = {None: "not sent", True: "several in one reply", False: "one in a reply"}
         field = self.fields["parallel_tool_calls"]
-        blank = _blank(whose, several[model.parallel_tool_calls] if model else "").removeprefix("Blank: ").rstrip(".")
+        blank = _blank(source, several[model.parallel_tool_calls] if model else "").removeprefix("Blank: ").rstrip(".")
         field.choices = [("", blank[0].upper() + blank[1:]), *list(field.choices)[1:]]  # type: ignore[attr-defined]
 
     @property
@@ -85,8 +85,8 @@ class CallsForm(ColumnsForm):
     folded: tuple[str, ...] = KNOBS
 
 
-def _blank(whose: str, now: str) -> str:
-    return f"Blank: {whose}, now {now}." if now else f"Blank: {whose}."
+def _blank(source: str, current: str) -> str:
+    return f"Blank: {source}, now {current}." if current else f"Blank: {source}."
 
 
 #: Where the page says it in other words than the column.

@@ -62,12 +62,12 @@ def forget_lesson(model: LanguageModel, key: str, *, actor: Membership) -> None:
     require(actor, Right.PROVIDERS)
     model.learned = LanguageModel.objects.select_for_update().values_list("learned", flat=True).get(pk=model.pk)
     lessons = lessons_of(model.learned)
-    gone = next((lesson for lesson in lessons if lesson.key == key), None)
-    if gone is None:
+    lesson_found = next((lesson for lesson in lessons if lesson.key == key), None)
+    if lesson_found is None:
         return
     model.learned = [lesson.as_json() for lesson in lessons if lesson.key != key]
     model.save(update_fields=["learned"])
-    record("model.forget", model, actor=actor, before={"learned": gone.summary})
+    record("model.forget", model, actor=actor, before={"learned": lesson_found.summary})
 
 
 @transaction.atomic

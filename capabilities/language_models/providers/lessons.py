@@ -94,10 +94,10 @@ def lessons_of(stored: object) -> tuple[Lesson, ...]:
 
 
 def _lesson(row: Mapping[str, Any]) -> Lesson | None:
-    told = {name: row[name] for name in ("name", "value", "because", "at") if isinstance(row.get(name), str)}
-    if row.get("teaches") not in list(Teaches) or not told.get("name"):
+    fields = {name: row[name] for name in ("name", "value", "because", "at") if isinstance(row.get(name), str)}
+    if row.get("teaches") not in list(Teaches) or not fields.get("name"):
         return None
-    lesson = Lesson(Teaches(row["teaches"]), **told)
+    lesson = Lesson(Teaches(row["teaches"]), **fields)
     if lesson.teaches is Teaches.DIALECT and lesson.value not in Dialect.values:
         return None
     has_number = lesson.teaches is Teaches.AT_MOST or (lesson.teaches is Teaches.HISTORY and lesson.value)

@@ -62,9 +62,9 @@ def note_refusals(model: ResolvedModel, tools: Sequence[tuple[int, int, str]], w
         row = LanguageModel.objects.select_for_update().filter(public_id=model.public_id).first()
         if row is None:
             return
-        said = storable(words, MAX_WORDS)
+        message = storable(words, MAX_WORDS)
         for tool_id, version_id, sha256 in tools:
-            _note(row, model, tool_id, {"version_id": version_id, "sha256": sha256, "words": said})
+            _note(row, model, tool_id, {"version_id": version_id, "sha256": sha256, "words": message})
         LanguageModel.objects.filter(pk=row.pk).update(refuses_tools=True)
         touch_registry(row.organisation_id)
 

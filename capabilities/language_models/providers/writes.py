@@ -147,8 +147,8 @@ def save_model(
     is_new = model is None
     if model is None:
         model = LanguageModel(organisation_id=provider.organisation_id, provider=provider)
-    twins = LanguageModel.objects.filter(provider=provider, name=content.name)
-    if twins.exclude(pk=model.pk).exists():
+    same_name = LanguageModel.objects.filter(provider=provider, name=content.name)
+    if same_name.exclude(pk=model.pk).exists():
         raise ProviderRefused("name", f"This provider has another model named {content.name}.", code="taken")
     before = {} if is_new else _model_fields(model)
     renamed = not is_new and model.name != content.name

@@ -72,9 +72,9 @@ class Command(BaseCommand):
         starts as it was."""
         if not settings.TOOLHUB_AGENTS_FILE:
             return
-        whose, by = settings.TOOLHUB_AGENTS_FILE_ORGANISATION, settings.TOOLHUB_AGENTS_FILE_BY
+        slug, email = settings.TOOLHUB_AGENTS_FILE_ORGANISATION, settings.TOOLHUB_AGENTS_FILE_BY
         try:
-            call_command("apply_agents", settings.TOOLHUB_AGENTS_FILE, organisation=whose, by=by, stdout=self.stdout)
+            call_command("apply_agents", settings.TOOLHUB_AGENTS_FILE, organisation=slug, by=email, stdout=self.stdout)
         except CommandError as error:
             self.stderr.write(str(error))
 
@@ -82,22 +82,22 @@ class Command(BaseCommand):
         if move:
             moved = back_to_offline_model(actor=None)
             self.stdout.write(f"  {organisation}: {len(moved)} agent(s) use the offline model again.")
-        left = agents_left_behind()
-        if left:
-            address = left[0].model.provider.base_url
-            self.stdout.write(LEFT_BEHIND.format(organisation=organisation, count=len(left), address=address))
+        agents = agents_left_behind()
+        if agents:
+            address = agents[0].model.provider.base_url
+            self.stdout.write(LEFT_BEHIND.format(organisation=organisation, count=len(agents), address=address))
 
 
 def _password() -> str:
     """The first administrator's: a random one, unless said. One that members may not choose ends the start."""
     name = "TOOLHUB_BOOTSTRAP_PASSWORD"
-    said = settings.TOOLHUB_BOOTSTRAP_PASSWORD
-    if not said:
+    configured = settings.TOOLHUB_BOOTSTRAP_PASSWORD
+    if not configured:
         if os.environ.get(name, "") or os.environ.get(f"{name}_FILE"):
             refuse(f"{name} is given and is empty: give a password, or leave it out for a random one.")
         return secrets.token_urlsafe(12)
     try:
-        validate_password(said, User(email=settings.TOOLHUB_BOOTSTRAP_EMAIL))
+        validate_password(configured, User(email=settings.TOOLHUB_BOOTSTRAP_EMAIL))
     except ValidationError as error:
         refuse(f"{name} is too weak: {' '.join(error.messages)}")
-    return said
+    return configured

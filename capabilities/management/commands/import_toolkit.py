@@ -44,8 +44,8 @@ class Command(BaseCommand):
         if tool_import.status == ImportStatus.FAILED:
             raise CommandError(tool_import.reason)
         counts = tool_import.summary.get("statuses", {})
-        said = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing in it"
-        self.stdout.write(f"{tool_import.title}: {said}.")
+        summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing in it"
+        self.stdout.write(f"{tool_import.title}: {summary}.")
         self.stdout.write(f"Review it at {reverse('import_detail', args=[organisation.slug, tool_import.public_id])}")
 
     def _text(self, path: Path) -> str:

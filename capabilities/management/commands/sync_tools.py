@@ -25,7 +25,7 @@ SIGNS = {"new": "+", "changed": "~", "broken": "!", "gone": "-", "unchanged": "=
 
 
 class Command(BaseCommand):
-    _told: Sequence[str] = ()
+    _last_lines: Sequence[str] = ()
     help = "Bring the catalogue in step with a folder of Python tools: one file, one tool."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -91,10 +91,10 @@ class Command(BaseCommand):
             found = sync_folder(folder)
         lines = [self._line(each) for each in found if each.outcome != "unchanged"]
         broken = sum(each.outcome == "broken" for each in found)
-        if tells_all or lines != self._told:
+        if tells_all or lines != self._last_lines:
             files = "1 file" if len(found) == 1 else f"{len(found)} files"
             self.stdout.write("\n".join([*lines, f"{files}, {broken} broken."]))
-        self._told = lines
+        self._last_lines = lines
         return broken
 
     def _line(self, each: Synced) -> str:

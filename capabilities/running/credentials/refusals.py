@@ -28,9 +28,9 @@ def refused_now(secret: StoredSecret) -> LinkNeeded | ToolError:
     )
 
 
-def connect_again(credential: StoredCredential, what: str) -> LinkNeeded:
+def connect_again(credential: StoredCredential, advice: str) -> LinkNeeded:
     """The link to the page on which a member connects an own account."""
-    return LinkNeeded(f"{credential.title}: {what}.", url=account_url(credential), is_own=True)
+    return LinkNeeded(f"{credential.title}: {advice}.", url=account_url(credential), is_own=True)
 
 
 def account_url(credential: StoredCredential) -> str:

@@ -89,18 +89,18 @@ def _secret_of(credential: StoredCredential, membership_id: int | None) -> Store
     is_own = credential.scope == CredentialScope.MEMBER
     if is_own and membership_id is None:
         raise ToolError(f"{credential.title} works only with a member’s own account.", nothing_came=True)
-    whose = Q(membership=membership_id, membership__ended_at=None) if is_own else Q(membership=None)
+    owner = Q(membership=membership_id, membership__ended_at=None) if is_own else Q(membership=None)
     try:
-        secret = StoredSecret.objects.filter(whose, credential=credential).first()
+        secret = StoredSecret.objects.filter(owner, credential=credential).first()
     except SecretUnreadable:
         secret = None
     if secret is not None and secret.status != SecretStatus.REFUSED:
         return secret
     if is_own:
-        what = "connect your account again" if secret is not None else "connect your account first"
-        raise connect_again(credential, what)
-    what = "enter its secret again" if secret is not None else "enter its secret first"
-    raise ToolError(f"{credential.title} cannot be used: an administrator must {what}.", nothing_came=True)
+        advice = "connect your account again" if secret is not None else "connect your account first"
+        raise connect_again(credential, advice)
+    advice = "enter its secret again" if secret is not None else "enter its secret first"
+    raise ToolError(f"{credential.title} cannot be used: an administrator must {advice}.", nothing_came=True)
 
 
 def signed_with(credential: StoredCredential, secret: StoredSecret) -> Credential:

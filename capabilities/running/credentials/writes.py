@@ -400,8 +400,8 @@ def disconnect_account(secret: StoredSecret, *, actor: Membership) -> list[str]:
     secrets = StoredSecret.objects.filter(pk=secret.pk)
     hosts = queue_revocations(secrets)
     if secrets.delete()[0]:
-        whose = "" if secret.membership_id == actor.pk else str(secret.membership)
-        record("account.disconnect", secret.credential, actor=actor, before={"account": secret.account, "of": whose})
+        owner = "" if secret.membership_id == actor.pk else str(secret.membership)
+        record("account.disconnect", secret.credential, actor=actor, before={"account": secret.account, "of": owner})
         touch_registry(secret.organisation_id)
     return hosts
 
@@ -449,8 +449,8 @@ def store_secret(
         "expires_at": None,
         "refreshing_until": None,
     } | fields
-    whose = Q(membership=None) if membership is None else Q(membership=membership)
-    row = StoredSecret.objects.filter(whose, credential=credential).defer("values_json").first()
+    owner = Q(membership=None) if membership is None else Q(membership=membership)
+    row = StoredSecret.objects.filter(owner, credential=credential).defer("values_json").first()
     if row is None:
         row = StoredSecret(organisation_id=credential.organisation_id, credential=credential, membership=membership)
     for name, value in fresh.items():
@@ -464,9 +464,9 @@ def checked_values(credential: StoredCredential, values: Mapping[str, str]) -> d
     if credential.kind == CredentialKind.OAUTH:
         raise ChangeRefused("kind", "This one is connected by signing in at the service.")
     known = VALUES[credential.kind]
-    strange = [name for name in values if name not in known]
-    if strange:
-        raise ChangeRefused(strange[0][:64], "This kind of credential has no such value.", code="unknown_field")
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise ChangeRefused(unknown[0][:64], "This kind of credential has no such value.", code="unknown_field")
     found = {name: values.get(name, "").strip() for name in known}
     for name, value in found.items():
         if not value:

@@ -58,9 +58,9 @@ class Guard:
             return
         if not is_public(address):
             # The address behind a name stays unsaid: else any tenant could read the private DNS through us.
-            what = "is" if host == address else "leads to"
+            verb = "is" if host == address else "leads to"
             raise EgressRefused(
-                f"{host} {what} a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS, as "
+                f"{host} {verb} a private address; an operator can allow it with TOOLHUB_PRIVATE_HOSTS, as "
                 f"{self.purposes[0]}:{host}."
             )
         if self.ports is not None and port not in self.ports:

@@ -161,9 +161,9 @@ def _mapped(value: Any, response: HttpResponse, answer: Fetched) -> Any:
     try:
         return mapped(value, response)
     except NotInAnswer:
-        there = ", ".join(list(value)[:20]) if isinstance(value, dict) else f"a {type(value).__name__}"
+        keys = ", ".join(list(value)[:20]) if isinstance(value, dict) else f"a {type(value).__name__}"
         raise ToolError(
-            f"The answer of {_host(answer)} has nothing at {response.pointer}. It has: {_one_line(there)}."
+            f"The answer of {_host(answer)} has nothing at {response.pointer}. It has: {_one_line(keys)}."
         ) from None
 
 
@@ -197,10 +197,10 @@ def _failure(answer: Fetched, credential: Credential, context: ToolContext, unti
     except ValueError:
         status = str(answer.status)
     wait = _one_line(answer.headers.get("retry-after", ""))[:40]
-    told = duration(float(wait)) if wait.isdecimal() else wait
-    again = f" It asks to wait: {told}." if wait else ""
-    said = _error_text(answer, credential, context, until)
-    return f"{_host(answer)} answered with status {status}.{again}" + (f" It says: {said}" if said else "")
+    wait_text = duration(float(wait)) if wait.isdecimal() else wait
+    again = f" It asks to wait: {wait_text}." if wait else ""
+    error_text = _error_text(answer, credential, context, until)
+    return f"{_host(answer)} answered with status {status}.{again}" + (f" It says: {error_text}" if error_text else "")
 
 
 def _unsigned(answer: Fetched, request: HttpRequest, credential: Credential) -> str:

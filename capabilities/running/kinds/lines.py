@@ -37,9 +37,9 @@ def display(name: str, spec: ToolSpec | None, arguments: Mapping[str, Any]) -> s
 def filled_line(line: str, arguments: Mapping[str, Any]) -> str:
     """The line with the arguments in their places; empty where one is missing."""
 
-    def put(place: re.Match[str]) -> str:
-        name = _named(place)
-        return place[0][0] if name is None else _shown(arguments[name])
+    def put(placeholder: re.Match[str]) -> str:
+        name = _named(placeholder)
+        return placeholder[0][0] if name is None else _shown(arguments[name])
 
     try:
         filled = _PLACES.sub(put, line)
@@ -54,17 +54,17 @@ def why_never_filled(line: str, parameters: Mapping[str, Any]) -> str:
     known = list(properties) if isinstance(properties, dict) else []
     if _ELSEWHERE & parameters.keys():
         return ""
-    for place in _PLACES.finditer(line):
-        name = _named(place)
+    for placeholder in _PLACES.finditer(line):
+        name = _named(placeholder)
         if name is not None and name not in known:
             there_are = f"Its arguments are: {', '.join(known[:NAMED])}." if known else "It takes no argument."
-            return f"{place[0][:80]} stands for no argument of the tool. {there_are}"
+            return f"{placeholder[0][:80]} stands for no argument of the tool. {there_are}"
     return ""
 
 
-def _named(place: re.Match[str]) -> str | None:
+def _named(placeholder: re.Match[str]) -> str | None:
     """The argument that stands in this place; None where it is a brace."""
-    name: str | None = place[1] if place[1] is not None else place[2]
+    name: str | None = placeholder[1] if placeholder[1] is not None else placeholder[2]
     return None if name is None else name.strip()
 
 

@@ -296,8 +296,8 @@ class _Call:
                 raise ToolError(f"{self.server.title} cancelled the task.")
             case "failed":
                 error = task.get("error")
-                said = error.get("message") if isinstance(error, Mapping) else task.get("statusMessage")
-                words = readable(said)[0][:500].rstrip(". ") if isinstance(said, str) else "it does not say why"
+                message = error.get("message") if isinstance(error, Mapping) else task.get("statusMessage")
+                words = readable(message)[0][:500].rstrip(". ") if isinstance(message, str) else "it does not say why"
                 raise ToolError(f"The task failed at {self.server.title}: {words}.")
             case _:
                 raise ToolError(f"{self.server.title} sent no task where one was asked for.")

@@ -193,7 +193,9 @@ def _check_helpers(helpers: Any) -> None:
             raise ChangeRefused("implementation.helpers", "A module is named as Python names one, such as prices.")
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise ChangeRefused("implementation.helpers", f"Say which version of {name}: a number from 1.")
-    there = set(HelperVersion.objects.filter(module__name__in=list(helpers)).values_list("module__name", "number"))
+    stored_versions = set(
+        HelperVersion.objects.filter(module__name__in=list(helpers)).values_list("module__name", "number")
+    )
     for name, number in sorted(helpers.items()):
-        if (name, number) not in there:
+        if (name, number) not in stored_versions:
             raise ChangeRefused("implementation.helpers", f"There is no version {number} of a module {name}.")

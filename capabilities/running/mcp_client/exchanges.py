@@ -50,24 +50,24 @@ async def close() -> None:
 
 
 async def list_tools(address: ServerAddress, *, seconds: float) -> Listing:
-    async def work(talk: Conversation) -> Listing:
-        return await _listing(talk, seconds)
+    async def work(conversation: Conversation) -> Listing:
+        return await _listing(conversation, seconds)
 
     return await pool().speak(address, work, seconds=seconds, fresh=True)
 
 
-async def _listing(talk: Conversation, seconds: float) -> Listing:
+async def _listing(conversation: Conversation, seconds: float) -> Listing:
     found: list[ListedTool] = []
     names: set[str] = set()
-    had: set[str] = set()
+    cursors_seen: set[str] = set()
     note = ""
     ttl: float | None = None
-    scope, cursor, is_cut = "public" if talk.is_modern else "private", None, False
+    scope, cursor, is_cut = "public" if conversation.is_modern else "private", None, False
     for page_number in range(MAX_PAGES + 1):
         if page_number == MAX_PAGES or len(found) >= MAX_TOOLS:
             is_cut = True
             break
-        page = await talk.ask("tools/list", {"cursor": cursor} if cursor is not None else {}, seconds=seconds)
+        page = await conversation.ask("tools/list", {"cursor": cursor} if cursor is not None else {}, seconds=seconds)
         tools = page.get("tools")
         if not isinstance(tools, list):
             raise AnswerRefused("The server's list of tools is no list.")
@@ -77,11 +77,11 @@ async def _listing(talk: Conversation, seconds: float) -> Listing:
         tools, _ = finite(tools)
         room = MAX_TOOLS - len(found)
         for definition in tools[:room]:
-            tool = listed(definition, names, is_modern=talk.is_modern)
+            tool = listed(definition, names, is_modern=conversation.is_modern)
             names.add(tool.name)
             found.append(tool)
         is_cut = len(tools) > room
-        if talk.is_modern:
+        if conversation.is_modern:
             kept = page.get("ttlMs")
             this = max(0.0, kept / 1_000) if isinstance(kept, int | float) and not isinstance(kept, bool) else 0.0
             ttl = this if ttl is None else min(ttl, this)
@@ -90,16 +90,16 @@ async def _listing(talk: Conversation, seconds: float) -> Listing:
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str):
             break
-        if cursor in had:
+        if cursor in cursors_seen:
             note = NO_END
             break
-        had.add(cursor)
-    info, capabilities = talk.server_info, talk.server_capabilities
+        cursors_seen.add(cursor)
+    info, capabilities = conversation.server_info, conversation.server_capabilities
     return Listing(
         tools=tuple(found),
-        protocol=talk.protocol_version or "",
+        protocol=conversation.protocol_version or "",
         server_info=info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else {},
-        instructions=talk.instructions or "",
+        instructions=conversation.instructions or "",
         capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True) if capabilities else {},
         ttl=ttl,
         cache_scope=scope,
@@ -147,28 +147,30 @@ async def call_tool(
     as_task: bool,
 ) -> CallAnswer:
     params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
-    told: list[str] = []
+    last_progress: list[str] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        told[:] = [f"{progress:g}" + (f" of {total:g}" if total else "") + (f", {message}" if message else "")]
+        last_progress[:] = [f"{progress:g}" + (f" of {total:g}" if total else "") + (f", {message}" if message else "")]
 
-    async def work(talk: Conversation) -> CallAnswer:
-        if not talk.is_modern:
-            return await _call_in_session(talk, address, params, answers, seconds, as_task, on_progress)
+    async def work(conversation: Conversation) -> CallAnswer:
+        if not conversation.is_modern:
+            return await _call_in_session(conversation, address, params, answers, seconds, as_task, on_progress)
         if input_responses is not None:
             params["inputResponses"] = dict(input_responses)
         if request_state is not None:
             params["requestState"] = request_state
         sent = mcp_param_headers(dict(headers), arguments)
-        raw = await talk.ask("tools/call", params, seconds=seconds, headers=sent, name=name, on_progress=on_progress)
+        raw = await conversation.ask(
+            "tools/call", params, seconds=seconds, headers=sent, name=name, on_progress=on_progress
+        )
         return _answer(raw)
 
     try:
         return await pool().speak(address, work, seconds=seconds, alone=bool(answers))
     except ServerSilent as error:
-        if not told:
+        if not last_progress:
             raise
-        words = readable(told[0])[0][:200]
+        words = readable(last_progress[0])[0][:200]
         raise ServerSilent(f"{str(error).rstrip('.')}; it last said: {words}.") from error
 
 
@@ -188,7 +190,7 @@ def _answer(raw: Mapping[str, Any]) -> CallAnswer:
 
 
 async def _call_in_session(
-    talk: Conversation,
+    conversation: Conversation,
     address: ServerAddress,
     params: dict[str, Any],
     answers: Mapping[str, Mapping[str, Any]],
@@ -201,7 +203,7 @@ async def _call_in_session(
     if as_task:
         params["task"] = {"ttl": TASK_MILLISECONDS}
     call = OneCall(answers)
-    talk.calls.add(call)
+    conversation.calls.add(call)
     raw: dict[str, Any] = {}
     try:
         async with anyio.create_task_group() as tasks:
@@ -211,12 +213,12 @@ async def _call_in_session(
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(give_up_when_asked)
-            raw = await talk.ask("tools/call", params, seconds=seconds, on_progress=on_progress)
+            raw = await conversation.ask("tools/call", params, seconds=seconds, on_progress=on_progress)
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:
-        talk.calls.discard(call)
+        conversation.calls.discard(call)
     if call.asked is not None and not raw:
         question = {
             "method": "elicitation/create",
@@ -237,10 +239,10 @@ async def _call_in_session(
 async def look_at_task(address: ServerAddress, task_id: str, *, seconds: float, is_old: bool) -> dict[str, Any]:
     """The task as {"status", "result" | "error" | "inputRequests", ...}."""
 
-    async def work(talk: Conversation) -> dict[str, Any]:
-        task = await talk.ask("tasks/get", {"taskId": task_id}, seconds=seconds, name=task_id)
+    async def work(conversation: Conversation) -> dict[str, Any]:
+        task = await conversation.ask("tasks/get", {"taskId": task_id}, seconds=seconds, name=task_id)
         if is_old and task.get("status") == "completed":
-            result = await talk.ask("tasks/result", {"taskId": task_id}, seconds=seconds, name=task_id)
+            result = await conversation.ask("tasks/result", {"taskId": task_id}, seconds=seconds, name=task_id)
             task = {**task, "result": result}
         return task
 
@@ -248,16 +250,16 @@ async def look_at_task(address: ServerAddress, task_id: str, *, seconds: float, 
 
 
 async def answer_task(address: ServerAddress, task_id: str, answers: Mapping[str, Any], *, seconds: float) -> None:
-    async def work(talk: Conversation) -> None:
+    async def work(conversation: Conversation) -> None:
         params = {"taskId": task_id, "inputResponses": dict(answers)}
-        await talk.ask("tasks/update", params, seconds=seconds, name=task_id)
+        await conversation.ask("tasks/update", params, seconds=seconds, name=task_id)
 
     await pool().speak(address, work, seconds=seconds)
 
 
 async def cancel_task(address: ServerAddress, task_id: str, *, seconds: float) -> None:
-    async def work(talk: Conversation) -> None:
-        await talk.ask("tasks/cancel", {"taskId": task_id}, seconds=seconds, name=task_id)
+    async def work(conversation: Conversation) -> None:
+        await conversation.ask("tasks/cancel", {"taskId": task_id}, seconds=seconds, name=task_id)
 
     await pool().speak(address, work, seconds=seconds)
 
@@ -304,22 +306,22 @@ class _StreamEnded(Exception):
 
 async def _watch_once(address: ServerAddress, on_change: Callable[[], None], is_first: bool) -> None:
     async with pool().held(address) as session:
-        talk = session.conversation
-        tools = talk.server_capabilities.tools if talk.server_capabilities else None
+        conversation = session.conversation
+        tools = conversation.server_capabilities.tools if conversation.server_capabilities else None
         if tools is None or not tools.list_changed:
             raise _NotTold
         if not is_first:
             on_change()
-        if talk.is_modern:
-            async with listen(talk, tools_list_changed=True) as events:
+        if conversation.is_modern:
+            async with listen(conversation, tools_list_changed=True) as events:
                 if not events.honored.tools_list_changed:
                     raise _NotTold
                 with suppress(SubscriptionLost):
                     async for _ in events:
                         on_change()
         else:
-            while await session.ended_or(talk.tools_changed):
-                talk.tools_changed = anyio.Event()
+            while await session.ended_or(conversation.tools_changed):
+                conversation.tools_changed = anyio.Event()
                 on_change()
         if session.was_idle:
             raise _WentIdle

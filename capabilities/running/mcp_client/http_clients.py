@@ -46,38 +46,38 @@ class HttpClients:
     """The HTTP clients of all principals, by principal and server. Used in the background loop only."""
 
     def __init__(self) -> None:
-        self._held: dict[Key, HttpClient] = {}
+        self._clients: dict[Key, HttpClient] = {}
 
     @asynccontextmanager
     async def client(self, address: ServerAddress) -> AsyncGenerator[httpx2.AsyncClient]:
         """The HTTP client of this principal for this server."""
-        held = self._held.get(address.key)
-        if held is None:
-            held = self._held[address.key] = HttpClient(address)
-        held.auth.credential = address.credential
-        held.users += 1
+        client_entry = self._clients.get(address.key)
+        if client_entry is None:
+            client_entry = self._clients[address.key] = HttpClient(address)
+        client_entry.auth.credential = address.credential
+        client_entry.users += 1
         try:
-            yield held.client
+            yield client_entry.client
         finally:
-            held.users -= 1
-            held.used_at = time.monotonic()
+            client_entry.users -= 1
+            client_entry.used_at = time.monotonic()
 
     def sign(self, address: ServerAddress) -> None:
         """Renew the credential of a kept session: a token may have been renewed."""
-        held = self._held.get(address.key)
-        if held is not None:
-            held.auth.credential = address.credential
+        client_entry = self._clients.get(address.key)
+        if client_entry is not None:
+            client_entry.auth.credential = address.credential
 
     async def let_go_of_idle(self, now: float) -> None:
-        for key, held in list(self._held.items()):
-            if not held.users and now - held.used_at > CLIENT_IDLE_SECONDS:
-                del self._held[key]
-                await held.client.aclose()
+        for key, client_entry in list(self._clients.items()):
+            if not client_entry.users and now - client_entry.used_at > CLIENT_IDLE_SECONDS:
+                del self._clients[key]
+                await client_entry.client.aclose()
 
     async def close(self) -> None:
-        for held in self._held.values():
-            await held.client.aclose()
-        self._held.clear()
+        for client_entry in self._clients.values():
+            await client_entry.client.aclose()
+        self._clients.clear()
 
 
 def http_streams(address: ServerAddress, client: httpx2.AsyncClient) -> Transport:

@@ -59,7 +59,7 @@ class Backoff:
 class Gate:
     """The calls of one principal that run at one server."""
 
-    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_PER_SERVER))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_PER_SERVER))
     used_at: float = field(default_factory=time.monotonic)
     users: int = 0
 
@@ -93,7 +93,7 @@ class Pool:
         token = seen.set(noted)
         try:
             with anyio.fail_after(seconds):
-                async with self._place(address, seconds):
+                async with self._slot(address, seconds):
                     return await self._speak(address, work, noted, fresh=fresh, alone=alone)
         except Exception as error:
             raise translated(error, address, noted, seconds) from error
@@ -120,8 +120,8 @@ class Pool:
                 if last or address.pinned or version in ("", MODERN):
                     raise
                 session = await self._session(address, "")  # it was of an older protocol
-            talk = await session.opened()
-            if refused is not None and talk.is_modern:
+            opened_conversation = await session.opened()
+            if refused is not None and opened_conversation.is_modern:
                 raise refused  # it is what we took it for, and meant what it said
             try:
                 return await session.use(work, alone=alone)
@@ -133,7 +133,7 @@ class Pool:
                 await session.closed()  # it has forgotten the session, and did not look at the call
                 noted.status = 0
             finally:
-                if address.transport == "http" and talk.is_modern and session.is_idle:
+                if address.transport == "http" and opened_conversation.is_modern and session.is_idle:
                     session.close()
         raise AssertionError
 
@@ -141,9 +141,9 @@ class Pool:
         async with (
             self._clients.client(address) as client,
             http_streams(address, client) as (read, write),
-            conversation(read, write, MODERN, address.pinned) as talk,
+            conversation(read, write, MODERN, address.pinned) as opened_conversation,
         ):
-            return await work(talk)
+            return await work(opened_conversation)
 
     async def _session(self, address: ServerAddress, version: str) -> Session:
         """The session of this principal, opened if there is none. Raises McpError, at once where it lately failed."""
@@ -158,12 +158,12 @@ class Pool:
             )
         self._clients.sign(address)
         try:
-            talk = await session.opened()
+            opened_conversation = await session.opened()
         except McpError as error:
             self._note_failure(address, error)
             raise
         self._backoffs.pop(address.key, None)
-        self._note_version(address, talk.protocol_version or "")
+        self._note_version(address, opened_conversation.protocol_version or "")
         return session
 
     @asynccontextmanager
@@ -230,20 +230,20 @@ class Pool:
     # -- What is kept beside -----------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _place(self, address: ServerAddress, seconds: float) -> AsyncGenerator[None]:
+    async def _slot(self, address: ServerAddress, seconds: float) -> AsyncGenerator[None]:
         """A place among the calls of this principal at this server."""
         gate = self._gates.setdefault(address.key, Gate())
         gate.users += 1
         try:
             try:
                 async with asyncio.timeout(seconds * 0.9):
-                    await gate.places.acquire()
+                    await gate.slots.acquire()
             except TimeoutError as error:
                 raise ServerBusy(f"{CALLS_PER_SERVER} calls of {address.title} run already, and none ended.") from error
             try:
                 yield
             finally:
-                gate.places.release()
+                gate.slots.release()
         finally:
             gate.users -= 1
             gate.used_at = time.monotonic()
@@ -285,9 +285,9 @@ class Pool:
         for key, backoff in list(self._backoffs.items()):
             if backoff.until + MOST_BACKOFF < now:
                 del self._backoffs[key]
-        for place, (_, until) in list(self._versions.items()):
+        for address, (_, until) in list(self._versions.items()):
             if until < now:
-                del self._versions[place]
+                del self._versions[address]
 
     async def close(self) -> None:
         """End every session, and wait until their processes are gone."""

@@ -43,7 +43,7 @@ ENDINGS = {
 
 
 @dataclass
-class _Reading:
+class _Parsed:
     lines: list[str] = field(default_factory=list)
     files: list[ResultFile] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
@@ -71,25 +71,25 @@ class _Reading:
 
 def result_of(sent: Mapping[str, Any]) -> ToolResult:
     """The result of `tools/call`, as it was sent. What is malformed is left out, with a line that says so."""
-    reading = _Reading()
+    parsed = _Parsed()
     blocks = _blocks(sent)
     for block in blocks[:MAX_BLOCKS]:
-        _read_block(block, reading)
+        _read_block(block, parsed)
     if len(blocks) > MAX_BLOCKS:
-        reading.lines.append(f"({len(blocks) - MAX_BLOCKS:,} more pieces of content were left out.)")
+        parsed.lines.append(f"({len(blocks) - MAX_BLOCKS:,} more pieces of content were left out.)")
     structured, had_none = finite(sent.get("structuredContent"))
-    if structured is not None and not reading.has_words:
-        reading.add_text(json.dumps(structured, ensure_ascii=False))
+    if structured is not None and not parsed.has_words:
+        parsed.add_text(json.dumps(structured, ensure_ascii=False))
     if had_none:
-        reading.lines.append(NO_NUMBER)
-    if reading.has_hidden:
-        reading.lines.append(HIDDEN)
-    text = "\n".join(reading.lines)
+        parsed.lines.append(NO_NUMBER)
+    if parsed.has_hidden:
+        parsed.lines.append(HIDDEN)
+    text = "\n".join(parsed.lines)
     return ToolResult(
         text=text if text.strip() else NOTHING,
         structured=_as_object(structured),
-        files=tuple(reading.files),
-        links=tuple(reading.links),
+        files=tuple(parsed.files),
+        links=tuple(parsed.links),
         is_error=is_true(sent.get("isError", sent.get("is_error"))) or _is_bare_error(sent),
     )
 
@@ -126,35 +126,35 @@ def _as_object(structured: Any) -> Mapping[str, Any] | None:
     return {"result": structured}
 
 
-def _read_block(block: Any, reading: _Reading) -> None:
+def _read_block(block: Any, parsed: _Parsed) -> None:
     inner = block.get("content") if isinstance(block, Mapping) else block
     if isinstance(inner, list) and inner and all(map(_is_leaf, inner)):
         for each in inner[:MAX_BLOCKS]:
-            _read_block(each, reading)
+            _read_block(each, parsed)
         return
     if not isinstance(block, Mapping):
         if block is not None:
-            reading.add_value(block)
+            parsed.add_value(block)
         return
     kind = block.get("type")
     if kind in ("image", "audio"):
         source = block["source"] if isinstance(block.get("source"), Mapping) else block
         media_type = source.get("mimeType") or source.get("mime_type") or source.get("media_type")
-        _add_file(source.get("data"), media_type, "", str(kind), reading)
+        _add_file(source.get("data"), media_type, "", str(kind), parsed)
     elif kind == "resource_link" and isinstance(block.get("uri"), str):
-        address = reading.word(block["uri"], MAX_ADDRESS)
-        name = reading.word(block.get("title")) or reading.word(block.get("name")) or address
-        about = reading.word(block.get("description"), 500)
-        reading.links.append((address, name))
-        reading.lines.append(f"[link: {name} <{address}>" + (f": {about}]" if about else "]"))
+        address = parsed.word(block["uri"], MAX_ADDRESS)
+        name = parsed.word(block.get("title")) or parsed.word(block.get("name")) or address
+        about = parsed.word(block.get("description"), 500)
+        parsed.links.append((address, name))
+        parsed.lines.append(f"[link: {name} <{address}>" + (f": {about}]" if about else "]"))
     elif kind == "resource":
-        _read_resource(block["resource"] if isinstance(block.get("resource"), Mapping) else block, reading)
+        _read_resource(block["resource"] if isinstance(block.get("resource"), Mapping) else block, parsed)
     elif words := [block[name] for name in _WORDS if block.get(name) is not None]:
-        reading.add_value(words[0])
+        parsed.add_value(words[0])
     elif not kind:
-        reading.add_value(dict(block))
+        parsed.add_value(dict(block))
     else:
-        reading.lines.append(f"(content of the type {reading.word(kind) or 'that it has none of'} was left out)")
+        parsed.lines.append(f"(content of the type {parsed.word(kind) or 'that it has none of'} was left out)")
 
 
 def _is_leaf(block: Any) -> bool:
@@ -162,39 +162,39 @@ def _is_leaf(block: Any) -> bool:
     return isinstance(block, Mapping) and isinstance(block.get("type"), str) and "content" not in block
 
 
-def _read_resource(resource: Mapping[str, Any], reading: _Reading) -> None:
-    address = reading.word(resource.get("uri"), MAX_ADDRESS)
+def _read_resource(resource: Mapping[str, Any], parsed: _Parsed) -> None:
+    address = parsed.word(resource.get("uri"), MAX_ADDRESS)
     if isinstance(resource.get("text"), str):
         if address:
-            reading.lines.append(f"[resource: {address}]")
-        reading.add_text(resource["text"])
+            parsed.lines.append(f"[resource: {address}]")
+        parsed.add_text(resource["text"])
     else:
         name = address.rstrip("/").rpartition("/")[2]
-        _add_file(resource.get("blob"), resource.get("mimeType"), name, "resource", reading)
+        _add_file(resource.get("blob"), resource.get("mimeType"), name, "resource", parsed)
 
 
-def _add_file(data: Any, media_type: Any, name: str, kind: str, reading: _Reading) -> None:
+def _add_file(data: Any, media_type: Any, name: str, kind: str, parsed: _Parsed) -> None:
     if not isinstance(data, str):
-        reading.lines.append(f"({kind} without data was left out)")
+        parsed.lines.append(f"({kind} without data was left out)")
         return
-    media_type = reading.word(media_type, 100).lower()
+    media_type = parsed.word(media_type, 100).lower()
     if found := _DATA_URL.match(data):
         media_type, data = media_type or found[1].lower(), data[found.end() :]
     media_type = media_type or "application/octet-stream"
-    if len(data) * 3 // 4 > MAX_FILE or reading.bytes_of_files + len(data) * 3 // 4 > MAX_FILES:
-        reading.lines.append(f"({kind} {media_type} was left out: it is larger than {MAX_FILE // 1_000_000} MB)")
+    if len(data) * 3 // 4 > MAX_FILE or parsed.bytes_of_files + len(data) * 3 // 4 > MAX_FILES:
+        parsed.lines.append(f"({kind} {media_type} was left out: it is larger than {MAX_FILE // 1_000_000} MB)")
         return
     try:
         content = _decoded(data)
     except (binascii.Error, ValueError):
-        reading.lines.append(f"({kind} {media_type} was left out: its data cannot be read)")
+        parsed.lines.append(f"({kind} {media_type} was left out: its data cannot be read)")
         return
-    reading.bytes_of_files += len(content)
-    name = (name or f"{kind}-{len(reading.files) + 1}{ENDINGS.get(media_type, '')}")[:MAX_NAME]
-    if any(each.name == name for each in reading.files):
-        name = f"{len(reading.files) + 1}-{name}"[:MAX_NAME]
-    reading.files.append(ResultFile(name=name, media_type=media_type, content=content))
-    reading.lines.append(f"[{kind}: {name}, {media_type}, {len(content):,} bytes]")
+    parsed.bytes_of_files += len(content)
+    name = (name or f"{kind}-{len(parsed.files) + 1}{ENDINGS.get(media_type, '')}")[:MAX_NAME]
+    if any(each.name == name for each in parsed.files):
+        name = f"{len(parsed.files) + 1}-{name}"[:MAX_NAME]
+    parsed.files.append(ResultFile(name=name, media_type=media_type, content=content))
+    parsed.lines.append(f"[{kind}: {name}, {media_type}, {len(content):,} bytes]")
 
 
 def _decoded(data: str) -> bytes:

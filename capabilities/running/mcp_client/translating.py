@@ -64,8 +64,8 @@ def translated(error: BaseException, address: ServerAddress, noted: Seen, second
 def _of_version(error: OtherVersion, name: str) -> str:
     version = readable(error.version)[0][:40].strip()
     if error.pinned:
-        said = f"speaks {version}" if version else "does not speak it"
-        return f"Version {error.pinned} of the protocol is pinned for {name}, which {said}: choose another, or none."
+        text = f"speaks {version}" if version else "does not speak it"
+        return f"Version {error.pinned} of the protocol is pinned for {name}, which {text}: choose another, or none."
     return f"{name} speaks version {version} of the protocol. Known here are {', '.join(VERSIONS)}."
 
 

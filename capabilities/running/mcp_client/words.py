@@ -35,8 +35,8 @@ def finite(value: Any) -> tuple[Any, bool]:
         return None, True
     if isinstance(value, dict):
         pairs = {key: finite(each) for key, each in value.items()}
-        return {key: each for key, (each, _) in pairs.items()}, any(had for _, had in pairs.values())
+        return {key: each for key, (each, _) in pairs.items()}, any(was_replaced for _, was_replaced in pairs.values())
     if isinstance(value, list):
         found = [finite(each) for each in value]
-        return [each for each, _ in found], any(had for _, had in found)
+        return [each for each, _ in found], any(was_replaced for _, was_replaced in found)
     return value, False

@@ -52,13 +52,13 @@ def send_to(membership_id: int, organisation_id: int, message: dict[str, str], *
         return Sent(0, 0, ())
     push = _signer(private_key(organisation_id), contact)
     until = time.monotonic() + seconds
-    delivered, gone, reasons = [], [], []
+    delivered, expired, reasons = [], [], []
     for row in rows:
         status = _send(push, row, data, until - time.monotonic())
         if isinstance(status, str):
             reasons.append(status)
         elif status in GONE:
-            gone.append(row.pk)
+            expired.append(row.pk)
         elif status in REFUSED:
             reasons.append(f"{row.label} has to be turned on again: {row.host} takes nothing more for it.")
         elif 200 <= status < 300:
@@ -67,9 +67,9 @@ def send_to(membership_id: int, organisation_id: int, message: dict[str, str], *
             reasons.append(f"{row.host} answered with status {status}.")
     if delivered:
         PushSubscription.objects.filter(pk__in=delivered).update(last_sent_at=timezone.now())
-    if gone:
-        PushSubscription.objects.filter(pk__in=gone).delete()
-    return Sent(len(delivered), len(gone), tuple(reasons))
+    if expired:
+        PushSubscription.objects.filter(pk__in=expired).delete()
+    return Sent(len(delivered), len(expired), tuple(reasons))
 
 
 def _signer(pem: bytes, contact: str) -> WebPush:

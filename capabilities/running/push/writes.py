@@ -103,8 +103,10 @@ def add_browser(member: Membership, browser: Browser) -> PushSubscription:
 
 def _take_from_others(row: PushSubscription, browser: Browser) -> None:
     """Take a browser from other members, for one with its keys: others may know its address alone. One query."""
-    others = PushSubscription.objects.filter(endpoint_sha256=row.endpoint_sha256).exclude(membership=row.membership)
-    for other in others.select_related("membership"):
+    same_endpoint = PushSubscription.objects.filter(endpoint_sha256=row.endpoint_sha256).exclude(
+        membership=row.membership
+    )
+    for other in same_endpoint.select_related("membership"):
         with suppress(SecretUnreadable):
             values = json.loads(other.values_json)
             if (values["p256dh"], values["auth"]) == (browser.p256dh, browser.auth):

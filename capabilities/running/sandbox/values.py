@@ -76,8 +76,8 @@ class Problem:
     blocks: bool = True
 
     def __str__(self) -> str:
-        place = f"Line {self.line}: " if self.line else ""
-        return " ".join(part for part in (f"{place}{self.message}", self.advice) if part)
+        where = f"Line {self.line}: " if self.line else ""
+        return " ".join(part for part in (f"{where}{self.message}", self.advice) if part)
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class RunError:
 
     def __str__(self) -> str:
         """One sentence or two for a model: the message as the code raised it, the line, what to write instead."""
-        place = f" (line {self.line}{f' of {self.module}' if self.module else ''})" if self.line else ""
+        where = f" (line {self.line}{f' of {self.module}' if self.module else ''})" if self.line else ""
         name = f"{self.kind}: " if self.kind not in OUR_KINDS else ""
-        return " ".join(part for part in (f"{name}{self.message}{place}", self.advice) if part)
+        return " ".join(part for part in (f"{name}{self.message}{where}", self.advice) if part)
 
 
 OUR_KINDS = frozenset(

@@ -129,14 +129,14 @@ def acts_as_organisation(source: Registry = registry) -> ExpressionWrapper[Q]:
             needing.append(spec.name)
         elif secrets:
             allowing.append(spec.name)
-    held = Exists(
+    has_secret = Exists(
         ServiceSetting.objects.filter(
             organisation=OuterRef("organisation"), service=OuterRef("service"), holds_secret=True
         )
     )
     # Never unknown, as a comparison with the scope of no credential would be.
     signed = Q(_IS_SIGNED, Exists(_signing_credential(CredentialScope.ORGANISATION)))
-    by_service = Q(service__in=needing) | (Q(service__in=allowing) & Q(held))
+    by_service = Q(service__in=needing) | (Q(service__in=allowing) & Q(has_secret))
     return ExpressionWrapper(by_service | signed, output_field=BooleanField())
 
 
@@ -306,7 +306,9 @@ def _check_secrets_stay(
 ) -> None:
     """Raise ChangeRefused where a secret that was typed for one place would go to another."""
     old, new = spec.filled(before), spec.filled(after)
-    moved = [field.label for field in binding_fields(spec) if _place(old[field.name]) != _place(new[field.name])]
+    moved = [
+        field.label for field in binding_fields(spec) if _destination(old[field.name]) != _destination(new[field.name])
+    ]
     for field in spec.fields:
         if moved and field.is_secret and before.get(field.name) and not typed.get(field.name, "").strip():
             raise ChangeRefused(
@@ -320,7 +322,7 @@ def binding_fields(spec: ServiceSpec) -> list[ServiceField]:
     return [field for field in spec.fields if field.binds_secrets and not field.is_secret]
 
 
-def _place(value: str) -> tuple[str, str]:
+def _destination(value: str) -> tuple[str, str]:
     """Return where a value leads: scheme and host of an address, else the whole value (such as a mail server)."""
     try:
         parts = urlsplit(value.strip().lower())

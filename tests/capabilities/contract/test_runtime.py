@@ -338,7 +338,7 @@ def test_zs_22_a_knob_says_what_was_asked_what_is_in_force_whose_it_is_and_why()
 
     assert (found.asked, found.in_force, found.layer) == (10_000, 600, "provider OpenAI")
     assert found.why == "10,000 is above the maximum of 600"
-    assert [(each.layer, each.pattern, each.read.value) for each in found.sayings] == [
+    assert [(each.layer, each.pattern, each.read.value) for each in found.layer_settings] == [
         ("default", "*", 20),
         ("default", "shell", 20),
         ("tool", "", 20),
@@ -382,7 +382,7 @@ def test_within_a_layer_the_more_specific_pattern_counts(is_reversed: bool) -> N
     for number in range(1, len(patterns) + 1):
         said = [(pattern, {"timeout_sec": 10 + place}) for place, pattern in enumerate(patterns[:number])]
         found = knob(SHELL, "timeout_sec", layer(**dict(reversed(said) if is_reversed else said)))
-        assert (found.in_force, found.sayings[-1].pattern) == (9 + number, patterns[number - 1])
+        assert (found.in_force, found.layer_settings[-1].pattern) == (9 + number, patterns[number - 1])
 
 
 @pytest.mark.parametrize("pattern", ["SHELL", "Shell_Exec", "group:SYSTEM", "shell"])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from capabilities.choosing.routing.words import content_words, stem, words_of
 from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.contract.parameters import resolved
-from toolhub.embedded.offline_model.tools import KINDS, Tool, kin
+from toolhub.embedded.offline_model.tools import KINDS, Tool, related_words
 from toolhub.embedded.offline_model.values import NUMBER, QUOTED, Found, days, soon, sums, times
 
 MOST_CHARACTERS = 4_000
@@ -65,10 +65,10 @@ class Message:
         self.verb = (
             "" if self.is_question else next((root for root in map(stem, words) if root in KINDS), stem(words[0]))
         )
-        self.deeds = {self.verb} | (kin({self.verb}) & KINDS.keys())
+        self.deeds = {self.verb} | (related_words({self.verb}) & KINDS.keys())
         self.kind = "read" if self.is_question else KINDS.get(self.verb, "")
         self.roots = [*map(stem, content_words(self.command))]
-        self.objects = ({*self.roots} - {self.verb}) | kin({*self.roots})
+        self.objects = ({*self.roots} - {self.verb}) | related_words({*self.roots})
 
     def take(self, found: Iterable[Found]) -> Any:
         """The first value, whose part of the text becomes blank; None without one."""
@@ -89,18 +89,18 @@ class Message:
 
     def _front(self, tool: Tool) -> int:
         """Return where the deed, its object and the word that links to the rest are over: after "add a task to"."""
-        place, has_deed = 0, self.is_question
+        end, has_deed = 0, self.is_question
         words = [*re.finditer(r"[^\W_]+(?:['’][a-z]+)?", self.text)]
         for at, match in enumerate(words):
             word, following = match[0].lower(), words[at + 1][0].lower() if at + 1 < len(words) else ""
             if word in _LINKS and has_deed:
                 return match.end()
             is_article = word in ("a", "an", "the", "my", "our", "new", "all") and stem(following) in tool.words
-            opens = not place and word.partition("'")[0] in _QUESTIONS
+            opens = not end and word.partition("'")[0] in _QUESTIONS
             if not (opens or is_article or word in _SKIPPED or stem(word) in {self.verb, *tool.words}):
                 break
-            place, has_deed = match.end(), has_deed or stem(word) == self.verb
-        return place
+            end, has_deed = match.end(), has_deed or stem(word) == self.verb
+        return end
 
 
 class Filled(NamedTuple):

@@ -53,7 +53,7 @@ class Tool(NamedTuple):
         return "sum" if field.name == "expression" else "text"
 
 
-def kin(words: set[str]) -> set[str]:
+def related_words(words: set[str]) -> set[str]:
     """The stems that stand for one of these, themselves among them."""
     return {other for row in ALIKE if row & words for other in row}
 
@@ -78,4 +78,4 @@ def _tool(source: str) -> Tool:
     words = {*map(stem, content_words(f"{name} {summary}"))}
     schema = schema if isinstance(schema, dict) else {}
     fields = argument_fields(schema) or []
-    return Tool(name, description, document_of(function), kind, verbs, words | kin(words), schema, fields)
+    return Tool(name, description, document_of(function), kind, verbs, words | related_words(words), schema, fields)

@@ -26,9 +26,9 @@ class KeptConnections:
     def lend(self, key: Hashable) -> sqlite3.Connection | None:
         """One that was opened in the way that `key` names, if there is one."""
         with self._mutex:
-            for place in range(len(self._kept) - 1, -1, -1):
-                if self._kept[place][0] == key:
-                    return self._kept.pop(place)[1]
+            for index in range(len(self._kept) - 1, -1, -1):
+                if self._kept[index][0] == key:
+                    return self._kept.pop(index)[1]
         return None
 
     def keep(self, key: Hashable, connection: sqlite3.Connection) -> None:

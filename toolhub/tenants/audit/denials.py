@@ -40,11 +40,11 @@ class Recent:
         self._counts: OrderedDict[int, tuple[float, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def is_due(self, member_id: int, what: str) -> bool:
+    def is_due(self, member_id: int, action: str) -> bool:
         """Return whether this denial is to be written now; then it counts as written."""
         now = time.monotonic()
         with self._lock:
-            if now - self._seen.get((member_id, what), -WINDOW) < WINDOW:
+            if now - self._seen.get((member_id, action), -WINDOW) < WINDOW:
                 return False
             began, count = self._counts.pop(member_id, (now, 0))
             if now - began >= WINDOW:
@@ -52,8 +52,8 @@ class Recent:
             self._counts[member_id] = (began, count + 1)
             if count >= MOST_A_WINDOW:
                 return False
-            self._seen.pop((member_id, what), None)
-            self._seen[member_id, what] = now
+            self._seen.pop((member_id, action), None)
+            self._seen[member_id, action] = now
             for known in (self._seen, self._counts):
                 if len(known) > REMEMBERED:
                     known.popitem(last=False)
@@ -68,19 +68,19 @@ class Recent:
 recent = Recent()
 
 
-def record_denial(member: Membership, what: str, reason: str, *, target: TenantModel | None = None) -> None:
-    """Write down that the member was denied `what` (a tool, a page, a route), if it was not within a minute.
+def record_denial(member: Membership, action: str, reason: str, *, target: TenantModel | None = None) -> None:
+    """Write down that the member was denied `action` (a tool, a page, a route), if it was not within a minute.
 
     Never raises for a database that is out of reach: the denial itself stands without its entry.
     """
-    if not recent.is_due(member.pk, what):
+    if not recent.is_due(member.pk, action):
         return
-    after = {"what": what, "reason": reason[:MAX_REASON]}
+    after = {"what": action, "reason": reason[:MAX_REASON]}
     try:
         with organisation_scope(member.organisation_id), transaction.atomic():
             record(DENIED, target or member, actor=member, after=after)
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("A denial of %s could not be written down: %s", what, error)
+        logger.warning("A denial of %s could not be written down: %s", action, error)
 
 
 def note_denial(request: HttpRequest, reason: str) -> None:
@@ -88,5 +88,5 @@ def note_denial(request: HttpRequest, reason: str) -> None:
     member = getattr(request, "membership", None)
     if isinstance(member, Membership):
         match = request.resolver_match
-        what = f"{request.method} {match.url_name if match else 'unknown'}"
-        record_denial(member, what, reason or "You may not do this.")
+        action = f"{request.method} {match.url_name if match else 'unknown'}"
+        record_denial(member, action, reason or "You may not do this.")

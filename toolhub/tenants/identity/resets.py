@@ -105,5 +105,5 @@ def _password_is_the_same(link: ResetLink) -> bool:
 
 def _belongs_elsewhere(member: Membership) -> bool:
     with system_scope():
-        others = Membership.objects.filter(user_id=member.user_id, ended_at=None)
-        return others.exclude(organisation_id=member.organisation_id).exists()
+        memberships = Membership.objects.filter(user_id=member.user_id, ended_at=None)
+        return memberships.exclude(organisation_id=member.organisation_id).exists()

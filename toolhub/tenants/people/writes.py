@@ -83,8 +83,8 @@ def why_not(actor: Membership, member: Membership) -> str:
         return "This needs the admin right members."
     if not actor.has_access(Access(member.access)):
         return f"{member} has more access than you."
-    beyond = [each.shown for each in member.admin_rights.all() if not actor.has_right(Right(each.right), each.category)]
-    return f"{member} holds rights that you do not: {', '.join(beyond)}." if beyond else ""
+    unheld = [each.shown for each in member.admin_rights.all() if not actor.has_right(Right(each.right), each.category)]
+    return f"{member} holds rights that you do not: {', '.join(unheld)}." if unheld else ""
 
 
 def accesses_to_give(actor: Membership) -> list[Access]:
@@ -117,11 +117,11 @@ def set_access(member: Membership, access: Access, *, actor: Membership) -> Memb
 
 
 def give_right(member: Membership, right: GivenRight, *, actor: Membership) -> Membership:
-    return _change_rights(member, lambda held: held | {right}, actor=actor)
+    return _change_rights(member, lambda rights: rights | {right}, actor=actor)
 
 
 def take_right(member: Membership, right: GivenRight, *, actor: Membership) -> Membership:
-    return _change_rights(member, lambda held: held - {right}, actor=actor)
+    return _change_rights(member, lambda rights: rights - {right}, actor=actor)
 
 
 @guarded_write(Forbidden)
@@ -206,16 +206,16 @@ def _set_access(member: Membership, access: Access, actor: Membership) -> None:
 
 
 def _set_rights(member: Membership, wanted: set[GivenRight], actor: Membership) -> None:
-    held = held_rights(member)
-    for given in sorted(wanted - held, key=str):
+    before_rights = held_rights(member)
+    for given in sorted(wanted - before_rights, key=str):
         _check_right(given, actor)
         AdminRight.objects.create(
             organisation_id=member.organisation_id, membership=member, right=given.right, category=given.category
         )
-    for given in held - wanted:
+    for given in before_rights - wanted:
         AdminRight.objects.filter(membership=member, right=given.right, category=given.category).delete()
-    if wanted != held:
-        before, after = {"rights": _audited_rights(held)}, {"rights": _audited_rights(wanted)}
+    if wanted != before_rights:
+        before, after = {"rights": _audited_rights(before_rights)}, {"rights": _audited_rights(wanted)}
         record("member.rights", member, actor=actor, before=before, after=after)
         member.refresh_from_db(fields=["admin_rights"])
 

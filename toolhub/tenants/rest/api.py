@@ -58,9 +58,9 @@ def checked(serializer: type[serializers.Serializer[Any]], request: Request) -> 
     if not isinstance(request.data, dict):
         raise ParseError("The body must be a JSON object.")
     form = serializer(data=request.data)
-    strange = sorted(set(request.data) - set(form.fields))
-    if strange:
-        raise ValidationError({strange[0][:100]: ErrorDetail("There is no such field here.", code="unknown_field")})
+    unknown = sorted(set(request.data) - set(form.fields))
+    if unknown:
+        raise ValidationError({unknown[0][:100]: ErrorDetail("There is no such field here.", code="unknown_field")})
     for name, field in form.fields.items():
         # The framework would make text of a number.
         if isinstance(field, serializers.CharField) and not isinstance(request.data.get(name, ""), str | None):

@@ -126,16 +126,16 @@ def cursor_of(request: Request) -> str:
     return str(cursor or "")
 
 
-def write_cursor(place: int | str) -> str:
-    return sealed_place(place)
+def write_cursor(position: int | str) -> str:
+    return sealed_place(position)
 
 
 def read_cursor(text: str, kind: type[T]) -> T:
     """The place in a cursor. Raises ValidationError for one that none of our pages wrote."""
-    place = opened_place(text, kind)
-    if place is None:
+    position = opened_place(text, kind)
+    if position is None:
         raise no_such_cursor()
-    return place
+    return position
 
 
 def no_such_cursor() -> ValidationError:

@@ -27,9 +27,9 @@ def _cipher(secret: str) -> Fernet:
     return Fernet(base64.urlsafe_b64encode(key))
 
 
-def sealed_place(place: int | str | list[str]) -> str:
+def sealed_place(position: int | str | list[str]) -> str:
     """The place as text for an address, of letters, digits, - and _."""
-    return _cipher(settings.SECRET_KEY).encrypt(json.dumps(place, ensure_ascii=False).encode()).decode().rstrip("=")
+    return _cipher(settings.SECRET_KEY).encrypt(json.dumps(position, ensure_ascii=False).encode()).decode().rstrip("=")
 
 
 def opened_place(text: str, kind: type[T]) -> T | None:
@@ -37,7 +37,7 @@ def opened_place(text: str, kind: type[T]) -> T | None:
     if len(text) > MAX_PLACE or not text.isascii():
         return None
     try:
-        place = json.loads(_cipher(settings.SECRET_KEY).decrypt(text + "=" * (-len(text) % 4)))
+        position = json.loads(_cipher(settings.SECRET_KEY).decrypt(text + "=" * (-len(text) % 4)))
     except InvalidToken:
         return None
-    return place if type(place) is kind else None
+    return position if type(position) is kind else None

@@ -80,9 +80,9 @@ class Keyset(Generic[Row]):
         """Return the place of this row, as text for an address."""
         return sealed_place([str(value) for value in self._values_of(row)])
 
-    def rows_behind(self, place: str, *, backwards: bool = False) -> QuerySet[Any, Row] | None:
+    def rows_behind(self, cursor: str, *, backwards: bool = False) -> QuerySet[Any, Row] | None:
         """The rows after a place, or before it. None where none of our pages wrote the place, or of another order."""
-        values = self._values_in(place)
+        values = self._values_in(cursor)
         return None if values is None else self._behind(values, self._turned if backwards else self.order)
 
     def rows_behind_row(self, row: Row) -> QuerySet[Any, Row]:
@@ -111,8 +111,8 @@ class Keyset(Generic[Row]):
     def _turned(self) -> tuple[str, ...]:
         return tuple(name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in self.order)
 
-    def _values_in(self, place: str) -> list[Any] | None:
-        texts = opened_place(place, list)
+    def _values_in(self, cursor: str) -> list[Any] | None:
+        texts = opened_place(cursor, list)
         if texts is None or len(texts) != len(self.order):
             return None
         try:
@@ -146,22 +146,22 @@ def page_of_sorted(
     def place_of(row: Row) -> str:
         return sealed_place(list(key(row)))
 
-    def index(place: str, side: Callable[..., int]) -> int | None:
-        values = opened_place(place, list) if place and rows else None
+    def index(cursor: str, bisect: Callable[..., int]) -> int | None:
+        values = opened_place(cursor, list) if cursor and rows else None
         if values is None or [type(each) for each in values] != [type(each) for each in key(rows[0])]:
             return None
-        return side(rows, tuple(values), key=key)
+        return bisect(rows, tuple(values), key=key)
 
     end = index(before, bisect_left)
     if end is not None:
         begin = max(0, end - limit)
         found = rows[begin:end]
         return Page(found, place_of(found[-1]) if found else "", place_of(found[0]) if begin else "")
-    begun = index(after, bisect_right)
-    begin = begun or 0
+    start = index(after, bisect_right)
+    begin = start or 0
     found = rows[begin : begin + limit]
     return Page(
         found,
         place_of(found[-1]) if begin + limit < len(rows) else "",
-        place_of(found[0]) if begun is not None and found else "",
+        place_of(found[0]) if start is not None and found else "",
     )

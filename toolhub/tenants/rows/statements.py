@@ -50,9 +50,9 @@ def param(model: type[models.Model], name: str, called: str = "") -> Param:
     return Param(called or name, _plain(found))
 
 
-def _plain(of: Any) -> Any:
+def _plain(expression: Any) -> Any:
     """A key of a row, not one that the database makes up."""
-    return models.BigIntegerField() if isinstance(of, models.AutoField) else of
+    return models.BigIntegerField() if isinstance(expression, models.AutoField) else expression
 
 
 def guard_value(scope: int) -> Any:
@@ -84,17 +84,17 @@ class _Compiled:
 
     def _converted(self, row: Sequence[Any], database: Any) -> list[Any]:
         converted = list(row)
-        for place, converters, expression in self.converters:
+        for index, converters, expression in self.converters:
             for converter in converters:
-                converted[place] = converter(converted[place], expression, database)
+                converted[index] = converter(converted[index], expression, database)
         return converted
 
     def instance(self, row: Sequence[Any]) -> Any:
         found = self.model.from_db(connection.alias, self.names, row[slice(*self.columns)])
         for populator in self.populators:
             populator.populate(row, found)
-        for name, place in self.annotations:
-            setattr(found, name, row[place])
+        for name, index in self.annotations:
+            setattr(found, name, row[index])
         return found
 
 
@@ -189,9 +189,9 @@ class Update(_Statement):
         if not self.returning:
             return _Compiled(sql, tuple(params))
         columns = [text for _, (text, _), _ in reader.select]
-        more = [each for _, (_, values), _ in reader.select for each in values]
+        update_values = [each for _, (_, values), _ in reader.select for each in values]
         converters = _converters(reader, [expression for expression, _, _ in reader.select])
-        return _Compiled(f"{sql} RETURNING {', '.join(columns)}", (*params, *more), converters)
+        return _Compiled(f"{sql} RETURNING {', '.join(columns)}", (*params, *update_values), converters)
 
 
 @dataclass
@@ -252,4 +252,4 @@ class Insert(_Statement):
 
 def _converters(compiler: Any, expressions: Sequence[Any]) -> Any:
     found = compiler.get_converters(expressions)
-    return tuple((place, tuple(converters), expression) for place, (converters, expression) in found.items())
+    return tuple((index, tuple(converters), expression) for index, (converters, expression) in found.items())

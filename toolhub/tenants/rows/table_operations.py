@@ -33,9 +33,9 @@ class CreateModels(Operation):
             operation.state_forwards(app_label, state)
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        there = set(schema_editor.connection.introspection.table_names()) if self.keeps_existing else set()
+        existing = set(schema_editor.connection.introspection.table_names()) if self.keeps_existing else set()
         for model in self._models(app_label, schema_editor, to_state):
-            if model._meta.db_table not in there:
+            if model._meta.db_table not in existing:
                 schema_editor.create_model(model)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:

@@ -35,9 +35,9 @@ def issue_own_token(
     if tokens_of(member).count() >= MAX_TOKENS:
         raise MemberRefused("", f"You have {MAX_TOKENS} tokens; revoke one first.", "too_many")
     if by is not None:
-        beyond = sorted(wanted - set(by.scopes))
-        if beyond:
-            raise MemberRefused("scopes", f"The token that asks lacks the scope {beyond[0]} itself.", "forbidden")
+        missing = sorted(wanted - set(by.scopes))
+        if missing:
+            raise MemberRefused("scopes", f"The token that asks lacks the scope {missing[0]} itself.", "forbidden")
         if by.expires_at is not None and (days is None or timezone.now() + timedelta(days=days) > by.expires_at):
             raise MemberRefused("expires_in_days", "The token that asks expires before that.", "forbidden")
     return issue_token(member, name, actor=member, scopes=wanted, days=days)

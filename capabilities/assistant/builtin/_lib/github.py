@@ -72,13 +72,13 @@ def issue(hub: Remote, wanted: Wanted) -> dict[str, Any]:
     """An issue or pull request with its text and last comments."""
     if wanted.number is None:
         raise ToolError("Give the number of the issue or pull request.")
-    place = (*wanted.segments, "issues", str(wanted.number))
+    path = (*wanted.segments, "issues", str(wanted.number))
     missing = f"There is no issue {wanted.number} in {wanted.repo}."
-    row = hub.json("GET", *place, shape=dict, missing=missing)
+    row = hub.json("GET", *path, shape=dict, missing=missing)
     text = row.get("body")
     shown = _issue(row) | ({"text": _cut(text, 8_000)} if isinstance(text, str) and text else {})
     if row.get("comments"):
-        comments = dicts(hub.json("GET", *place, "comments", shape=list, query={"per_page": wanted.count}))
+        comments = dicts(hub.json("GET", *path, "comments", shape=list, query={"per_page": wanted.count}))
         shown["comments"] = [
             {"by": _login(comment), "text": _cut(comment.get("body"), 2_000)} for comment in comments[: wanted.count]
         ]
@@ -88,9 +88,9 @@ def issue(hub: Remote, wanted: Wanted) -> dict[str, Any]:
 def file(hub: Remote, wanted: Wanted) -> dict[str, Any]:
     """A file's text, or what is in a folder."""
     parts = [part for part in wanted.path.split("/") if part]
-    place = (*wanted.segments, "contents", *parts)
+    path = (*wanted.segments, "contents", *parts)
     missing = f"There is no {wanted.path or 'file'} in {wanted.repo}."
-    answer = hub.ask("GET", *place, query={"ref": wanted.ref or None}, headers=ACCEPT, max_bytes=4_000_000)
+    answer = hub.ask("GET", *path, query={"ref": wanted.ref or None}, headers=ACCEPT, max_bytes=4_000_000)
     found = hub.good(answer, missing)
     if found.text.lstrip().startswith("["):
         rows = dicts(hub.parsed(found, list))
@@ -131,10 +131,10 @@ ACCEPT = {"accept": "application/vnd.github+json"}
 ACTIONS: dict[str, Callable[[Remote, Wanted], dict[str, Any]]]
 
 
-def _listed(hub: Remote, wanted: Wanted, what: str, count: int) -> list[dict[str, Any]]:
+def _listed(hub: Remote, wanted: Wanted, path: str, count: int) -> list[dict[str, Any]]:
     order: dict[str, str | int | float | None] = {"sort": "updated", "direction": "desc"}
     query = order | {"state": wanted.state, "per_page": count}
-    return dicts(hub.json("GET", *wanted.segments, what, shape=list, query=query, missing=wanted.missing))
+    return dicts(hub.json("GET", *wanted.segments, path, shape=list, query=query, missing=wanted.missing))
 
 
 def _repository(row: Mapping[str, Any]) -> dict[str, Any]:

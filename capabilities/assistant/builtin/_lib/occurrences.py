@@ -41,11 +41,11 @@ def events_between(context: ToolContext, first: datetime, last: datetime) -> Que
 
 def occurrences(events: Iterable[CalendarEvent], first: datetime, last: datetime, most: int) -> list[Occurrence]:
     """The earliest occurrences that touch the time from `first` to `last`, at most so many, in order."""
-    found = (each for event in events for each in _of(event, first, last))
+    found = (each for event in events for each in _occurrences_of(event, first, last))
     return nsmallest(most, found, key=lambda each: (each.start, each.event.number))
 
 
-def _of(event: CalendarEvent, first: datetime, last: datetime) -> Iterator[Occurrence]:
+def _occurrences_of(event: CalendarEvent, first: datetime, last: datetime) -> Iterator[Occurrence]:
     zone = ZoneInfo(event.time_zone)
     length = event.ends_at - event.starts_at
     begin = event.starts_at.astimezone(zone).replace(tzinfo=None)

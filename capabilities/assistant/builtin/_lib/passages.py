@@ -24,11 +24,11 @@ class Passage:
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage in which a word was found; `held` says of each word whether it is in the text, and in the title."""
+    """A passage in which a word was found; `matches` says of each word whether it is in the text, and in the title."""
 
     source: dict[str, Any]
     excerpt: str
-    held: tuple[tuple[bool, bool], ...]
+    matches: tuple[tuple[bool, bool], ...]
 
 
 def best_of(passages: Iterable[Passage], words: Sequence[str]) -> list[dict[str, Any]]:
@@ -42,21 +42,23 @@ def best_of(passages: Iterable[Passage], words: Sequence[str]) -> list[dict[str,
     for passage in passages:
         count += 1
         text, title = folded(passage.text), folded(passage.title)
-        held = tuple((word in text, word in title) for word in words)
-        if any(map(any, held)):
-            found.append(Hit(passage.source, excerpt_of(passage.text, text, words), held))
-    weights = [_weight(count, sum(any(hit.held[place]) for hit in found)) for place in range(len(words))]
-    found.sort(key=lambda hit: sum(w * (t + 2 * n) for w, (t, n) in zip(weights, hit.held, strict=True)), reverse=True)
+        matches = tuple((word in text, word in title) for word in words)
+        if any(map(any, matches)):
+            found.append(Hit(passage.source, excerpt_of(passage.text, text, words), matches))
+    weights = [_weight(count, sum(any(hit.matches[index]) for hit in found)) for index in range(len(words))]
+    found.sort(
+        key=lambda hit: sum(w * (t + 2 * n) for w, (t, n) in zip(weights, hit.matches, strict=True)), reverse=True
+    )
     return [hit.source | {"excerpt": hit.excerpt} for hit in found]
 
 
 def excerpt_of(text: str, compared: str, words: Sequence[str]) -> str:
     """The text around the first of these words, or its beginning; `compared` is it as it is compared."""
-    places = [place for word in words if (place := compared.find(word)) >= 0]
-    start = max(0, min(min(places, default=0) - EXCERPT // 4, len(text) - EXCERPT))
+    offsets = [offset for word in words if (offset := compared.find(word)) >= 0]
+    start = max(0, min(min(offsets, default=0) - EXCERPT // 4, len(text) - EXCERPT))
     shown = text[start : start + EXCERPT].strip()
     return f"{'… ' if start else ''}{shown}{' …' if start + EXCERPT < len(text) else ''}"
 
 
-def _weight(count: int, held: int) -> float:
-    return math.log(1 + count / held) if held else 0.0
+def _weight(count: int, matching: int) -> float:
+    return math.log(1 + count / matching) if matching else 0.0

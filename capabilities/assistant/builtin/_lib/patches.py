@@ -92,9 +92,9 @@ def read_patch(patch: str) -> list[FilePatch]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        for beginning, what in _REFUSED.items():
+        for beginning, kind in _REFUSED.items():
             if line.startswith(beginning):
-                raise ToolError(f"Line {at + 1} of the patch is {what}.")
+                raise ToolError(f"Line {at + 1} of the patch is {kind}.")
         if _begins_file(lines, at):
             found, at = _read_file(lines, at)
             files.append(found)
@@ -217,15 +217,15 @@ class _Text:
         self.end = "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
         #: All of them between line feeds, and where each of these stands.
         self.flat = "\n" + "".join(each + "\n" for each in self.bare)
-        self.places = list(accumulate((len(each) + 1 for each in self.bare), initial=0))
+        self.offsets = list(accumulate((len(each) + 1 for each in self.bare), initial=0))
 
     def with_hunks(self, hunks: Sequence[Hunk]) -> str:
         made: list[str] = []
         at = 0
         for hunk in hunks:
-            place = self._place(hunk, at)
-            made += self.lines[at:place]
-            at = place
+            line = self._line_of(hunk, at)
+            made += self.lines[at:line]
+            at = line
             for mark, text in hunk.lines:
                 if mark == "+":
                     made.append(text + self.end)
@@ -239,26 +239,26 @@ class _Text:
         whole = [each if each.endswith("\n") else each + self.end for each in made[:-1]]
         return "".join([*whole, *made[-1:]])
 
-    def _place(self, hunk: Hunk, at: int) -> int:
+    def _line_of(self, hunk: Hunk, at: int) -> int:
         """The line, counted from 0, that the hunk begins with, at `at` or behind it. Raises ToolError."""
         old = hunk.old
         if not old:
-            return self._place_behind(hunk, at)
+            return self._line_behind(hunk, at)
         stated = None if hunk.start is None else hunk.start - 1
         if stated is not None and stated >= at and self.bare[stated : stated + len(old)] == old:
             return stated
         block = "\n" + "".join(each + "\n" for each in old)
-        found = self.flat.find(block, self.places[at]) if self.bare else -1
+        found = self.flat.find(block, self.offsets[at]) if self.bare else -1
         if found < 0:
             raise ToolError(f"{hunk.title} does not match: {self._difference(old, stated, at)}.")
-        first = bisect_left(self.places, found)
+        first = bisect_left(self.offsets, found)
         again = self.flat.find(block, found + 1)
         if again >= 0:
-            where = f"lines {first + 1:,} and {bisect_left(self.places, again) + 1:,}"
+            where = f"lines {first + 1:,} and {bisect_left(self.offsets, again) + 1:,}"
             raise ToolError(f"{hunk.title} matches at {where} of the file, and maybe more: give it more context.")
         return first
 
-    def _place_behind(self, hunk: Hunk, at: int) -> int:
+    def _line_behind(self, hunk: Hunk, at: int) -> int:
         """Return the place of a hunk that only adds: behind the line that it names."""
         if not self.lines:
             return 0
@@ -270,7 +270,7 @@ class _Text:
         if stated is None or not at <= stated < len(self.bare):
             return "its lines are not in the file" + (" behind the hunk before it" if at else "")
         for number, text in enumerate(old, start=stated):
-            there = repr(self.bare[number][:120]) if number < len(self.bare) else "not there"
+            current = repr(self.bare[number][:120]) if number < len(self.bare) else "not there"
             if number >= len(self.bare) or self.bare[number] != text:
-                return f"line {number + 1:,} of the file is {there}, and the patch has {text[:120]!r}"
+                return f"line {number + 1:,} of the file is {current}, and the patch has {text[:120]!r}"
         return "its lines are not in the file"

@@ -208,11 +208,11 @@ def _too_long(limits: Limits) -> str:
 
 
 def _error_text(error: psycopg.Error) -> str:
-    said = (error.diag.message_primary or "the connection was lost")[:500].rstrip(".")
+    message = (error.diag.message_primary or "the connection was lost")[:500].rstrip(".")
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-        return f"Only reading is allowed: {said}."
-    if "multiple commands" in said:
+        return f"Only reading is allowed: {message}."
+    if "multiple commands" in message:
         return "Only one statement at a time can be run."
-    if isinstance(error, psycopg.errors.SyntaxError) and "DECLARE" not in said:
-        return f"Only one SELECT, WITH, VALUES or TABLE can be run, and it must be valid: {said}."
-    return f"The database refuses the query: {said}."
+    if isinstance(error, psycopg.errors.SyntaxError) and "DECLARE" not in message:
+        return f"Only one SELECT, WITH, VALUES or TABLE can be run, and it must be valid: {message}."
+    return f"The database refuses the query: {message}."

@@ -141,11 +141,11 @@ class Remote:
         if status == 404 and missing:
             return missing
         complaint = self.without_credential(complaint_of(answer.text))
-        said = f": {complaint.rstrip('.')}." if complaint else "."
+        detail = f": {complaint.rstrip('.')}." if complaint else "."
         if status in {401, 403}:
-            what = "refuses what it was set up with" if "Authorization" in self.headers else "refuses the request"
-            return f"{self.title} {what} (status {status}){said}"
-        return f"{self.title} answered with status {status}{said}{answer.doubt}"
+            verb = "refuses what it was set up with" if "Authorization" in self.headers else "refuses the request"
+            return f"{self.title} {verb} (status {status}){detail}"
+        return f"{self.title} answered with status {status}{detail}{answer.doubt}"
 
 
 def remote(

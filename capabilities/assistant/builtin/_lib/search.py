@@ -66,8 +66,8 @@ def searched_lines(
     notes: set[str] = set()
     found: list[dict[str, Any]] = []
     for batch in _batches(_lines(context, path, wanted, skip, notes)):
-        for place in matches([line.text for line in batch], limit + 1 - len(found)):
-            line = batch[place]
+        for index in matches([line.text for line in batch], limit + 1 - len(found)):
+            line = batch[index]
             found.append({"file": line.file, "line": line.number, "text": line.text.strip()[:SHOWN_LINE]})
         if len(found) > limit:
             notes.add("There are more matches.")
@@ -86,7 +86,7 @@ def line_matcher(context: ToolContext, pattern: str, regex: bool, ignore_case: b
 
 def matching(is_match: Callable[[str], bool]) -> Matcher:
     """The matcher of a plain function."""
-    return lambda lines, most: list(islice((place for place, line in enumerate(lines) if is_match(line)), most))
+    return lambda lines, most: list(islice((index for index, line in enumerate(lines) if is_match(line)), most))
 
 
 def _regex_matcher(context: ToolContext, pattern: str, ignore_case: bool) -> Matcher:

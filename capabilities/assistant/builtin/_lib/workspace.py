@@ -169,34 +169,32 @@ def change_files(root: Path, changes: Mapping[str, Change]) -> None:
     The folders are held meanwhile, so that nothing that writes here comes in between. A process that dies in the moment
     of the renames may leave some of the files as they were.
     """
-    places = {path: _folders_and_name(path) for path in changes}
-    if len({(*folders, name) for folders, name in places.values()}) < len(places):
+    paths = {path: _folders_and_name(path) for path in changes}
+    if len({(*folders, name) for folders, name in paths.values()}) < len(paths):
         raise ToolError("The same file is named twice.")
-    with ExitStack() as held:
+    with ExitStack() as stack:
         opened: dict[tuple[str, ...], int] = {}
-        for parts in sorted({tuple(folders) for folders, _ in places.values()}):
-            folder = _opened_if_there(held, root, parts)
+        for parts in sorted({tuple(folders) for folders, _ in paths.values()}):
+            folder = _opened_if_there(stack, root, parts)
             if folder is not None:
                 opened[parts] = folder
         made = {
             path: _made(opened.get(tuple(folders)), name, path, changes[path])
-            for path, (folders, name) in places.items()
+            for path, (folders, name) in paths.items()
         }
-        missing = sorted({tuple(folders) for folders, _ in places.values()} - opened.keys())
+        missing = sorted({tuple(folders) for folders, _ in paths.values()} - opened.keys())
         with _new_folders(root, missing):
             for parts in missing:
                 with _explained("/".join(parts)):
-                    opened[parts] = held.enter_context(_folder(root, list(parts), create=True))
+                    opened[parts] = stack.enter_context(_folder(root, list(parts), create=True))
                     _lock(opened[parts])
-            _replace_all(
-                [(path, opened[tuple(folders)], name, *made[path]) for path, (folders, name) in places.items()]
-            )
+            _replace_all([(path, opened[tuple(folders)], name, *made[path]) for path, (folders, name) in paths.items()])
 
 
-def _opened_if_there(held: ExitStack, root: Path, parts: Sequence[str]) -> int | None:
+def _opened_if_there(stack: ExitStack, root: Path, parts: Sequence[str]) -> int | None:
     with _explained("/".join(parts) or "The workspace"):
         try:
-            folder = held.enter_context(_folder(root, list(parts)))
+            folder = stack.enter_context(_folder(root, list(parts)))
         except FileNotFoundError:
             return None
         _lock(folder)

@@ -133,9 +133,9 @@ def accept_imported(
     modules = _bring_modules([row for row in waiting if row.status != ImportedStatus.GONE], tool_import, actor)
     created = _create(new, category, tool_import, credential, actor) if category is not None else {}
     updated = _update([row for row in waiting if row.status == ImportedStatus.CHANGED], tool_import, credential, actor)
-    gone = [row for row in waiting if row.status == ImportedStatus.GONE and row.tool is not None]
-    if gone:
-        set_tools_enabled([row.name for row in gone], False, actor=actor, message=GONE_MESSAGE)
+    missing = [row for row in waiting if row.status == ImportedStatus.GONE and row.tool is not None]
+    if missing:
+        set_tools_enabled([row.name for row in missing], False, actor=actor, message=GONE_MESSAGE)
     versions = {**created, **updated}
     _keep_tests([row for row in waiting if row.pk in versions and row.kind == ToolKind.PYTHON])
     _decide(waiting, ImportedStatus.ACCEPTED, actor, versions)
@@ -143,7 +143,7 @@ def accept_imported(
         created=[row.name for row in waiting if row.pk in created],
         updated=[row.name for row in waiting if row.pk in updated],
         waiting=[row.name for row in waiting if row.pk in versions and _waits(versions[row.pk])],
-        switched_off=[row.name for row in gone],
+        switched_off=[row.name for row in missing],
         modules=modules,
     )
     record("import.accept", tool_import, actor=actor, after=_recorded(done, versions, waiting, category, credential))
@@ -257,9 +257,9 @@ def _check_acceptable(
 def _check_of_file(tool_import: ToolImport, rows: Sequence[ImportedTool], credential: StoredCredential | None) -> None:
     """Raise ChangeRefused for a tool whose server is gone by now, and for code that would get a credential for other
     addresses than the one it was written for."""
-    gone = next((row for row in rows if row.kind == ToolKind.MCP and row.server_id is None), None)
-    if gone is not None:
-        raise ChangeRefused("tools", f"The server of {gone.name} is gone: add it, and import the file again.")
+    without_server = next((row for row in rows if row.kind == ToolKind.MCP and row.server_id is None), None)
+    if without_server is not None:
+        raise ChangeRefused("tools", f"The server of {without_server.name} is gone: add it, and import the file again.")
     if credential is None:
         return
     named = {each["name"]: each["origins"] for each in tool_import.content.get("credentials", [])}
@@ -336,7 +336,7 @@ def _bring_modules(rows: Sequence[ImportedTool], tool_import: ToolImport, actor:
     if not missing:
         return []
     sent = {(each["name"], each["sha256"]): each for each in tool_import.content.get("modules", [])}
-    brought = []
+    imported = []
     for name, sha in missing:
         module = sent[name, sha]
         checked = CheckedModule(module["code"], dict.fromkeys(module["runtimes"], ()))
@@ -345,9 +345,9 @@ def _bring_modules(rows: Sequence[ImportedTool], tool_import: ToolImport, actor:
             version = create_module(name, module["description"], checked, actor=actor)
         else:
             version = update_module(known, checked, actor=actor)
-        brought.append(f"{name} {version.number}")
+        imported.append(f"{name} {version.number}")
     forget_helpers(tool_import)
-    return brought
+    return imported
 
 
 def _keep_tests(rows: Sequence[ImportedTool]) -> None:

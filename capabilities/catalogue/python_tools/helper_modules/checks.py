@@ -87,9 +87,11 @@ def imported_modules(name: str, code: str) -> dict[str, str]:
     wanted = _imported(code) - {name}
     while wanted and len(found) < MAX_IMPORTED:
         rows = HelperModule.objects.filter(name__in=sorted(wanted), current_version__isnull=False)
-        there = dict(rows.order_by("name").values_list("name", "current_version__code")[: MAX_IMPORTED - len(found)])
-        found |= there
-        wanted = set().union(*map(_imported, there.values())) - {name, *found}
+        stored_code = dict(
+            rows.order_by("name").values_list("name", "current_version__code")[: MAX_IMPORTED - len(found)]
+        )
+        found |= stored_code
+        wanted = set().union(*map(_imported, stored_code.values())) - {name, *found}
     return found
 
 

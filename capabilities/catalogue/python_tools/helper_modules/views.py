@@ -93,17 +93,17 @@ def _editor(request: MemberRequest, member: Membership, module: HelperModule | N
         return _form_page(request, ModuleForm(initial=initial_of(module, newest), module=module), module, newest)
     form, checked = ModuleForm(request.POST, module=module), None
     if form.is_valid():
-        said = form.cleaned_data
+        data = form.cleaned_data
         try:
-            checked = check_module(module.name if module else said["name"], said["code"], member.organisation_id)
+            checked = check_module(module.name if module else data["name"], data["code"], member.organisation_id)
             is_submitted = request.POST.get("do", "check") == "submit"
             if is_submitted and checked.refusal:
                 form.add_error("code", "It cannot be saved with these problems: no runtime can load it.")
             elif is_submitted:
                 if module is None:
-                    version = create_module(said["name"], said["description"], checked, actor=member)
+                    version = create_module(data["name"], data["description"], checked, actor=member)
                 else:
-                    version = update_module(module, checked, description=said["description"], actor=member)
+                    version = update_module(module, checked, description=data["description"], actor=member)
                 messages.success(request, _saved(version))
                 return redirect("module_detail", member.organisation.slug, version.module.name)
         except ChangeRefused as error:
@@ -246,11 +246,11 @@ def module_version_rollback(request: MemberRequest, org: str, name: str, number:
     member = member_or_404(request, right=Right.APPROVE_CODE)
     module = version_or_404(name, number).module
 
-    def act() -> str:
+    def change() -> str:
         roll_back_module(module, number, reason=request.POST.get("reason", ""), actor=member)
         return f"Version {number} of {name} is in force again. Tools keep the version that they were approved with."
 
-    return _changed(request, act, "module_version", org, name, number)
+    return _changed(request, change, "module_version", org, name, number)
 
 
 @require_POST
@@ -260,11 +260,11 @@ def module_retire(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE)
     module = module_or_404(name)
 
-    def act() -> str:
+    def change() -> str:
         retire_module(module, reason=request.POST.get("reason", ""), actor=member)
         return f"{name} is out of use. Tools that are in force with it go on."
 
-    return _changed(request, act, "module_detail", org, name)
+    return _changed(request, change, "module_detail", org, name)
 
 
 @require_POST
@@ -281,9 +281,9 @@ def module_delete(request: MemberRequest, org: str, name: str) -> HttpResponse:
     return redirect("module_list", org)
 
 
-def _changed(request: MemberRequest, act: Callable[[], str], view: str, *args: object) -> HttpResponse:
+def _changed(request: MemberRequest, change: Callable[[], str], view: str, *args: object) -> HttpResponse:
     try:
-        messages.success(request, act())
+        messages.success(request, change())
     except ChangeRefused as error:
         return refused(request, error, view, *args)
     return redirect(view, *args)

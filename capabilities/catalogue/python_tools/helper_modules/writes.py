@@ -130,7 +130,7 @@ def decide_module(version: HelperVersion, *, approve: bool, reason: str = "", ac
     decide at once, one does; the other gets a ChangeRefused `conflict` that says who did.
     """
     require(actor, Right.APPROVE_CODE)
-    version = _held(version)
+    version = _fresh(version)
     module = version.module
     _check_waits(version)
     if approve and (why := why_own(actor, version.created_by)):
@@ -139,7 +139,7 @@ def decide_module(version: HelperVersion, *, approve: bool, reason: str = "", ac
     status = VersionStatus.APPROVED if approve else VersionStatus.REJECTED
     waiting = HelperVersion.objects.filter(pk=version.pk, status=VersionStatus.PENDING)
     if not waiting.update(status=status, status_reason=text, decided_by=actor, decided_at=Now()):
-        _check_waits(_held(version))
+        _check_waits(_fresh(version))
     current = module.current_version
     before = {"version": current.number if current else None}
     after: dict[str, Any] = {"version": version.number, "sha256": version.sha256}
@@ -149,7 +149,7 @@ def decide_module(version: HelperVersion, *, approve: bool, reason: str = "", ac
         after["reason"] = text
     verb = "approve" if approve else "reject"
     record(f"python_module.version_{verb}", module, actor=actor, before=before, after=after)
-    return _held(version)
+    return _fresh(version)
 
 
 @configuration_write("number")
@@ -175,7 +175,7 @@ def roll_back_module(module: HelperModule, number: int, *, reason: str = "", act
     before = {"version": current.number if current else None}
     after = {"version": number, "sha256": target.sha256} | ({"reason": text} if text else {})
     record("python_module.roll_back", module, actor=actor, before=before, after=after)
-    return _held(target)
+    return _fresh(target)
 
 
 @configuration_write("module")
@@ -240,7 +240,7 @@ def _make_current(module: HelperModule, version: HelperVersion, reason: str | No
     HelperModule.objects.filter(pk=module.pk).update(current_version=version)
 
 
-def _held(version: HelperVersion) -> HelperVersion:
+def _fresh(version: HelperVersion) -> HelperVersion:
     """The version as it is now, with its module. One query."""
     return HelperVersion.objects.select_related("module__current_version", "created_by__user", "decided_by__user").get(
         pk=version.pk

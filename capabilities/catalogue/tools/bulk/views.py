@@ -37,10 +37,10 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
     return redirect(page_before(request, member))
 
 
-def changed_text(done: ToolsChanged, of: int) -> str:
+def changed_text(done: ToolsChanged, total: int) -> str:
     """Return the outcome of the change, in a sentence or two."""
-    told = f"Changed {len(done.changed):,} of {of:,} tool{'' if of == 1 else 's'}."
+    text = f"Changed {len(done.changed):,} of {total:,} tool{'' if total == 1 else 's'}."
     if not done.waiting:
-        return told
+        return text
     waits = "version waits" if len(done.waiting) == 1 else "versions wait"
-    return f"{told} {len(done.waiting):,} new {waits} for approval."
+    return f"{text} {len(done.waiting):,} new {waits} for approval."

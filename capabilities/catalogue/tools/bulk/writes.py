@@ -95,9 +95,9 @@ def _tools_named(names: Collection[str]) -> list[Tool]:
     """Return the tools by name. Raises ChangeRefused for one that is not there. One query."""
     rows = Tool.objects.select_related("category", "current_version").filter(name__in=names).order_by("name")
     tools = list(rows)
-    there = {tool.name for tool in tools}
+    found = {tool.name for tool in tools}
     for name in names:
-        if name not in there:
+        if name not in found:
             raise not_there("names", "tool", name)
     return tools
 
@@ -121,11 +121,13 @@ def _set_effect(tools: Sequence[Tool], effect: str, actor: Membership) -> dict[s
         write_versions(of_status, actor=actor, status=status)
         statuses |= {tool.name: status for tool, _ in of_status}
     if statuses:
-        before_that = {tool.name: str(tool.current_version.effect) for tool in tools if tool.current_version}
-        told = {name: before_that[name] for name in statuses}
+        effects = {tool.name: str(tool.current_version.effect) for tool in tools if tool.current_version}
+        effects_before = {name: effects[name] for name in statuses}
         waits = [name for name, status in statuses.items() if status == VersionStatus.PENDING]
-        after = {"tools": list(told), "effect": effect} | ({"waiting": waits} if waits else {})
-        record("tool.update", _several(told, actor), actor=actor, before={"effects": told}, after=after)
+        after = {"tools": list(effects_before), "effect": effect} | ({"waiting": waits} if waits else {})
+        record(
+            "tool.update", _several(effects_before, actor), actor=actor, before={"effects": effects_before}, after=after
+        )
         touch_registry(actor.organisation_id)
     return statuses
 

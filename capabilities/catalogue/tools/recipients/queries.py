@@ -26,11 +26,11 @@ class Holder:
 
 @dataclass(frozen=True)
 class Holders:
-    """The agents that have or can load any of these tools; `nobodys` are names of those that no agent has."""
+    """The agents that have or can load any of these tools; `without_agent` are names of those that no agent has."""
 
     total: int
     agents: Sequence[Holder]
-    nobodys: Sequence[str]
+    without_agent: Sequence[str]
 
     @property
     def shown(self) -> Sequence[Holder]:
@@ -51,11 +51,11 @@ def holders_of(tools: Sequence[Tool], member: Membership | None = None) -> Holde
         return Holders(0, (), ())
     agents = list(Agent.objects.defer("prompt").order_by("name", "pk"))
     ways = ways_between(agents, tools)
-    had = {tool for _, tool in ways}
+    with_way = {tool for _, tool in ways}
     counts = Counter(agent for agent, _ in ways)
     at_start = Counter(agent for (agent, _), way in ways.items() if way.is_from_start)
     seen = set(Agent.objects.seen_by(member).values_list("pk", flat=True)) if member is not None else set(counts)
     holders = [Holder(each, counts[each.pk], at_start[each.pk]) for each in agents if each.pk in {*counts} & seen]
     # What was listed with one agent on purpose says more than what an agent with every tool has anyway.
     holders.sort(key=lambda each: (each.agent.has_every_tool, -each.from_start, -each.count, each.agent.name))
-    return Holders(len(tools), holders, [tool.name for tool in tools if tool.pk not in had])
+    return Holders(len(tools), holders, [tool.name for tool in tools if tool.pk not in with_way])

@@ -144,9 +144,9 @@ def _server_metadata(issuer: str, resource: str) -> dict[str, Any]:
 
 
 def _checked(body: Mapping[str, Any], host: str) -> dict[str, Any]:
-    for name, what in ENDPOINTS.items():
+    for name, title in ENDPOINTS.items():
         if body.get(name):
-            check_endpoint(what, str(body[name]))
+            check_endpoint(title, str(body[name]))
     if "S256" not in (body.get("code_challenge_methods_supported") or ()):
         raise OAuthRefused(f"{host} does not support PKCE with S256, without which a sign-in is not safe.")
     return {name: body[name] for name in KEPT if body.get(name) is not None}
@@ -155,15 +155,15 @@ def _checked(body: Mapping[str, Any], host: str) -> dict[str, Any]:
 def _documents(urls: Iterable[str]) -> Iterable[Any]:
     """The JSON objects at these addresses, one after the other. Raises the last reason where none could be asked."""
     failure: OAuthRefused | None = None
-    came = False
+    has_answer = False
     for url in urls:
         try:
             status, _, body = ask("GET", url, headers={"MCP-Protocol-Version": "2025-11-25"})
         except OAuthRefused as error:
             failure = error
             continue
-        came = True
+        has_answer = True
         if status == 200 and isinstance(body, dict):
             yield body
-    if failure is not None and not came:
+    if failure is not None and not has_answer:
         raise failure

@@ -56,16 +56,16 @@ def host_of(url: str) -> str:
     return httpx2.URL(url).netloc.decode()
 
 
-def check_endpoint(what: str, url: str, *, seconds: float = SECONDS) -> None:
+def check_endpoint(title: str, url: str, *, seconds: float = SECONDS) -> None:
     """Raise OAuthRefused unless this may be opened, or asked: https, or a host that the operator lists; no private
     address, no other scheme. One look-up of its name."""
     try:
         parsed = check_url(url)
         if parsed.scheme != "https" and not is_listed(url):
-            raise OAuthRefused(f"{what} is not an https address: {url[:200]}.")
+            raise OAuthRefused(f"{title} is not an https address: {url[:200]}.")
         resolve_checked(parsed.host, parsed.port or USUAL_PORTS[parsed.scheme], timeout=seconds, purposes=SIGN_IN)
     except EgressError as error:
-        raise OAuthRefused(f"{what} may not be used: {error}", is_lasting=False) from error
+        raise OAuthRefused(f"{title} may not be used: {error}", is_lasting=False) from error
 
 
 def ask(

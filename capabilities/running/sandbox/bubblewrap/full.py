@@ -118,7 +118,7 @@ class _Conversation:
         self._limits = limits
         self._deadline = deadline
         self._stopped = stopped
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._lines = deque[bytearray]()
         self._left = 2 * limits.output + SLACK
         self._messages = JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES_OF_MESSAGE)
@@ -171,11 +171,11 @@ class _Conversation:
             self._left -= len(chunk)
             if self._left < 0:
                 raise FullEnded(RunError("Output", f"It wrote more than {self._limits.output:,} bytes."))
-            self._held += chunk
+            self._buffer += chunk
             if b"\n" in chunk:
-                *lines, rest = self._held.split(b"\n")
+                *lines, rest = self._buffer.split(b"\n")
                 self._lines += lines
-                self._held = rest
+                self._buffer = rest
         if time.monotonic() >= self._deadline:
             raise FullEnded(self._too_long())
         try:
@@ -225,14 +225,16 @@ class _Conversation:
     def _error(self, error: Any) -> RunError:
         """Return the error that the code raised, as it says itself: text from outside."""
         self.is_over = True
-        told = {name: error.get(name, "") for name in ("kind", "message", "module")} if isinstance(error, dict) else {}
-        if not told or not all(isinstance(each, str) for each in told.values()):
+        fields = (
+            {name: error.get(name, "") for name in ("kind", "message", "module")} if isinstance(error, dict) else {}
+        )
+        if not fields or not all(isinstance(each, str) for each in fields.values()):
             return _broken_off()
-        kind, line = told["kind"][:100], error.get("line")
-        place = line if isinstance(line, int) and 0 < line < 1_000_000 else None
+        kind, line = fields["kind"][:100], error.get("line")
+        line_number = line if isinstance(line, int) and 0 < line < 1_000_000 else None
         if kind == "MemoryError":
-            return RunError("Memory", f"It held more than {self._limits.memory // 1_000_000:,} MB.", place)
-        return RunError(kind, told["message"][:2_000], place, module=told["module"][:64])
+            return RunError("Memory", f"It held more than {self._limits.memory // 1_000_000:,} MB.", line_number)
+        return RunError(kind, fields["message"][:2_000], line_number, module=fields["module"][:64])
 
     def _exit(self, status: Any) -> RunError:
         if time.monotonic() >= self._deadline:

@@ -50,13 +50,13 @@ def launched(
 
     The process is the caller's to end. It has begun by the end of the block: what it was shown is no longer needed.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         shown = _Shown(list(arguments))
         if user is not None:
-            shown = held.enter_context(_shown(arguments))
+            shown = stack.enter_context(_shown(arguments))
         # Opened here: the sandbox's user need not be let into the folders above it.
-        program = held.enter_context(opened(bwrap, os.O_PATH))
-        file = held.enter_context(_arguments_file(shown.arguments))
+        program = stack.enter_context(opened(bwrap, os.O_PATH))
+        file = stack.enter_context(_arguments_file(shown.arguments))
         steps: list[Callable[[], object]] = [partial(os.nice, NICE)]
         if user is not None:
             steps += [shown.mount, partial(_become, user)]

@@ -71,8 +71,8 @@ def why_no_full_python() -> str:
     )
     if result.error is not None:
         return f"Full Python cannot be isolated here: {result.error}"
-    held = result.value if isinstance(result.value, dict) else {}
-    broken = sorted(what for what in MUST_HOLD if held.get(what) is not True)
+    checks = result.value if isinstance(result.value, dict) else {}
+    broken = sorted(name for name in MUST_HOLD if checks.get(name) is not True)
     if broken:
         return f"Full Python cannot be isolated here: {', '.join(broken)} does not hold."
     return ""

@@ -280,20 +280,20 @@ def _disk_left(workspace: Path) -> int:
 def _memory_of(pid: int) -> int:
     """Return the bytes that this process and those below it hold in memory together."""
     children: dict[int, list[int]] = {}
-    held: dict[int, int] = {}
+    pages: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 # "pid (name) state ppid ...": a name may hold anything, so the last parenthesis ends it.
                 fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(name))
-                held[int(name)] = int(fields[21])
+                pages[int(name)] = int(fields[21])
     below, open_ones = list[int](), [pid]
     while open_ones:
         each = open_ones.pop()
         below.append(each)
         open_ones += children.get(each, ())
-    return sum(held.get(each, 0) for each in below) * resource.getpagesize()
+    return sum(pages.get(each, 0) for each in below) * resource.getpagesize()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -193,7 +193,7 @@ class Channel:
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self._held = b""
+        self._buffer = b""
 
     def send(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode() + b"\n"
@@ -201,12 +201,12 @@ class Channel:
             data = data[os.write(self._file, data) :]
 
     def receive(self) -> dict[str, Any]:
-        while b"\n" not in self._held:
+        while b"\n" not in self._buffer:
             chunk = os.read(self._file, 1_000_000)
             if not chunk:
                 os._exit(0)
-            self._held += chunk
-        line, _, self._held = self._held.partition(b"\n")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
 

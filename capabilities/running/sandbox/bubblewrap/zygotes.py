@@ -35,10 +35,10 @@ class Zygote:
         self.calls: set[int] = set()
         self._number = 0
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, tempfile.TemporaryFile() as errors:
+        self._control, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end, tempfile.TemporaryFile() as errors:
             try:
-                self._start(organisation_id, theirs, errors.fileno())
+                self._start(organisation_id, child_end, errors.fileno())
             except CannotLaunch as why:
                 self._control.close()
                 raise Missing(str(why)) from why
@@ -49,7 +49,7 @@ class Zygote:
                 raise Missing(words[-1] if words else "the sandbox did not start")
         self._control.settimeout(1.0)
 
-    def _start(self, organisation_id: int, theirs: socket.socket, errors: int) -> None:
+    def _start(self, organisation_id: int, child_end: socket.socket, errors: int) -> None:
         """Start the process, and wait until it is ready or has ended. Raises Missing, CannotLaunch."""
         needs = sandbox()
         with launched(
@@ -57,13 +57,13 @@ class Zygote:
             needs.arguments,
             needs.command,
             user=user_of(organisation_id),
-            stdin=theirs.fileno(),
+            stdin=child_end.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=errors,
             process_group=0,
             cwd="/",
         ) as self.process:
-            theirs.close()
+            child_end.close()
             self._control.settimeout(START_SECONDS)
             try:
                 self._is_ready = self._control.recv(16) == b"ready"
@@ -72,18 +72,18 @@ class Zygote:
 
     def start_call(self) -> tuple[int, socket.socket]:
         """The number of a new call, and the socket to it. Raises OSError where the zygote is gone."""
-        ours, theirs = socket.socketpair()
-        with self._lock, theirs:
+        own_end, child_end = socket.socketpair()
+        with self._lock, child_end:
             self._number += 1
             number = self._number
             try:
-                socket.send_fds(self._control, [json.dumps({"call": number}).encode()], [theirs.fileno()])
+                socket.send_fds(self._control, [json.dumps({"call": number}).encode()], [child_end.fileno()])
             except OSError:
-                ours.close()
+                own_end.close()
                 raise
             self.calls.add(number)
             self.used_at = time.monotonic()
-        return number, ours
+        return number, own_end
 
     def end_call(self, number: int, *, is_clean: bool) -> None:
         """End a call and its process: the code may have sent a result and gone on. One that was not clean leaves a
@@ -125,63 +125,63 @@ class _Zygotes:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.of: dict[int, Zygote] = {}
+        self.by_organisation: dict[int, Zygote] = {}
         self.starting: dict[int, threading.Lock] = {}
         # A zygote dies with the thread that started it: this one stays.
         self.starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="zygotes")
 
 
-_here: dict[int, _Zygotes] = {}
+_by_process: dict[int, _Zygotes] = {}
 _lock = threading.Lock()
 
 
 def _zygotes() -> _Zygotes:
     with _lock:
-        return _here.setdefault(os.getpid(), _Zygotes())
+        return _by_process.setdefault(os.getpid(), _Zygotes())
 
 
 def zygote_of(organisation_id: int) -> Zygote:
     """The organisation's zygote, started where there is none. Raises Missing."""
-    mine = _zygotes()
-    with mine.lock:
-        found = mine.of.get(organisation_id)
+    zygotes = _zygotes()
+    with zygotes.lock:
+        found = zygotes.by_organisation.get(organisation_id)
         if found is not None and found.is_alive:
             return found
-        starting = mine.starting.setdefault(organisation_id, threading.Lock())
+        starting = zygotes.starting.setdefault(organisation_id, threading.Lock())
     with starting:
-        with mine.lock:
-            found = mine.of.get(organisation_id)
+        with zygotes.lock:
+            found = zygotes.by_organisation.get(organisation_id)
             if found is not None and found.is_alive:
                 return found
-        made = mine.starter.submit(Zygote, organisation_id).result()
-        with mine.lock:
-            old = mine.of.get(organisation_id)
-            mine.of[organisation_id] = made
+        made = zygotes.starter.submit(Zygote, organisation_id).result()
+        with zygotes.lock:
+            old = zygotes.by_organisation.get(organisation_id)
+            zygotes.by_organisation[organisation_id] = made
             spare = [] if old is None else [old]
-            spare += _spare(mine.of, keep=organisation_id)
+            spare += _spare(zygotes.by_organisation, keep=organisation_id)
         for one in spare:
             one.retire()
     return made
 
 
-def _spare(of: dict[int, Zygote], *, keep: int) -> list[Zygote]:
+def _spare(zygotes: dict[int, Zygote], *, keep: int) -> list[Zygote]:
     """Take out those that nobody has used for long, and more where there are too many."""
     now, found = time.monotonic(), []
-    for organisation_id, one in sorted(of.items(), key=lambda item: item[1].used_at):
+    for organisation_id, one in sorted(zygotes.items(), key=lambda item: item[1].used_at):
         is_idle = not one.calls and now - one.used_at > IDLE_SECONDS
-        if organisation_id != keep and not one.calls and (is_idle or len(of) > MOST):
-            found.append(of.pop(organisation_id))
+        if organisation_id != keep and not one.calls and (is_idle or len(zygotes) > MOST):
+            found.append(zygotes.pop(organisation_id))
     return found
 
 
 @atexit.register
 def close() -> None:
     """End this process's own zygotes, never those of the process it was forked from."""
-    mine = _here.pop(os.getpid(), None)
-    if mine is not None:
-        for one in mine.of.values():
+    zygotes = _by_process.pop(os.getpid(), None)
+    if zygotes is not None:
+        for one in zygotes.by_organisation.values():
             one.end()
-        mine.starter.shutdown(wait=False)
+        zygotes.starter.shutdown(wait=False)
 
 
 def forget_locks() -> None:
@@ -195,14 +195,14 @@ os.register_at_fork(after_in_child=forget_locks)
 
 def forget(organisation_id: int) -> None:
     """Have the organisation's next call start a new zygote."""
-    mine = _zygotes()
-    with mine.lock:
-        found = mine.of.pop(organisation_id, None)
+    zygotes = _zygotes()
+    with zygotes.lock:
+        found = zygotes.by_organisation.pop(organisation_id, None)
     if found is not None:
         found.retire()
 
 
 def status(organisation_id: int) -> dict[str, Any]:
     """Return facts of the zygote's process, where there is one: for tests and measurements."""
-    found = _zygotes().of.get(organisation_id)
+    found = _zygotes().by_organisation.get(organisation_id)
     return {} if found is None else {"pid": found.process.pid, "calls": len(found.calls), "retired": found.is_retired}

@@ -165,14 +165,16 @@ def _loaded(code: str, helpers: Mapping[str, str], *, optional: set[int], is_com
             ended = reason
         except MontyTypingError as error:
             for one in _diagnostics(error):
-                place = one.get("location") or {}
-                if place.get("row") in optional or _is_builtin(one):
+                location = one.get("location") or {}
+                if location.get("row") in optional or _is_builtin(one):
                     continue
                 is_sure = one.get("name") in SURE
                 doubts += not is_sure
                 if is_sure or doubts <= MAX_DOUBTS:
-                    said = re.sub(r"\s+", " ", str(one.get("message", "")))[:300]
-                    yield Problem(place.get("row"), place.get("column"), said.rstrip(".") + ".", blocks=is_sure)
+                    message = re.sub(r"\s+", " ", str(one.get("message", "")))[:300]
+                    yield Problem(
+                        location.get("row"), location.get("column"), message.rstrip(".") + ".", blocks=is_sure
+                    )
             try:
                 loading.load_code(session, code)
             except MontyEnded as reason:

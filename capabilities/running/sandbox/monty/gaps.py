@@ -347,10 +347,10 @@ def of_module(one: Mapping[str, Any], provided: str) -> Problem:
     """Return the problem of a module that is not there."""
     module = one.get("module") or one["name"]
     first = module.partition(".")[0]
-    what = "is not here" if first in sys.stdlib_module_names else "is not installed here, as nothing is"
+    reason = "is not here" if first in sys.stdlib_module_names else "is not installed here, as nothing is"
     advice = INSTEAD.get(one["name"], "") or INSTEAD.get(module, "") or MODULES_INSTEAD.get(first, "")
     advice = f"{advice or f'There are {provided}.'} {in_full(module)}".strip()
-    return Problem(one["line"], one["column"], f"The module {module} {what}.", advice)
+    return Problem(one["line"], one["column"], f"The module {module} {reason}.", advice)
 
 
 def of_name(one: Mapping[str, Any], name: str) -> Problem:

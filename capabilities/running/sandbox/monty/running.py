@@ -283,8 +283,8 @@ class Loading:
         return RunError("Crashed", "The code crashed its process, most likely by asking for too much memory.")
 
     def _error(self, error: MontyRuntimeError | MontySyntaxError) -> RunError:
-        said = error.display("type-msg")
-        kind, _, message = said.partition(": ")
+        text = error.display("type-msg")
+        kind, _, message = text.partition(": ")
         kind = kind.rpartition(".")[2]
         line = None
         for frame in error.traceback():

@@ -298,7 +298,7 @@ def test_who_has_tools_takes_the_same_queries_for_1_and_3(
     with django_assert_max_num_queries(7):
         found = holders_of(list(Tool.objects.select_related("category")))
 
-    assert (len(found.agents), len(found.nobodys), found.total) == (count, max(count - 2, 0), count)
+    assert (len(found.agents), len(found.without_agent), found.total) == (count, max(count - 2, 0), count)
 
 
 # -- Doors ------------------------------------------------------------------------------------------------------------
