@@ -98,10 +98,10 @@ def _without_strings(data: bytes, most_values: int) -> bytes:
     return b"".join(found)
 
 
-def _is_deeper(signs: bytes, most: int) -> bool:
+def _is_deeper(signs: bytes, limit: int) -> bool:
     """Each turn takes the innermost brackets away; those that match nothing are left to the parser."""
     brackets = signs.translate(_AS_LISTS, _ALL_BUT_BRACKETS)
-    for _ in range(most):
+    for _ in range(limit):
         brackets = brackets.replace(b"[]", b"")
         if not brackets:
             return False
@@ -112,15 +112,15 @@ class JsonMessages:
     """The messages of one channel: each is loaded within bounds, and so are all together."""
 
     def __init__(self, most_values: int, *, most_values_of_one: int = MAX_VALUES, most_depth: int = MAX_DEPTH) -> None:
-        self._most, self._left = most_values, most_values
+        self._limit, self._remaining = most_values, most_values
         self._of_one, self._depth = most_values_of_one, most_depth
 
     def load(self, text: str | bytes | bytearray, *, constant: Callable[[str], Any] | None = None) -> Any:
         """The value of the next message. Raises JsonRefused."""
         data = _as_utf8(text)
-        self._left -= check_json(data, most_values=self._of_one, most_depth=self._depth)
-        if self._left < 0:
-            raise TooMuchJson(f"has with those before it more than {self._most:,} values")
+        self._remaining -= check_json(data, most_values=self._of_one, most_depth=self._depth)
+        if self._remaining < 0:
+            raise TooMuchJson(f"has with those before it more than {self._limit:,} values")
         return load_json(data, most_values=self._of_one, most_depth=self._depth, constant=constant)
 
 

@@ -222,10 +222,10 @@ def _read(process: subprocess.Popen[bytes], limit: int, deadline: float, stopped
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while len(data) <= limit:
-            left = deadline - time.monotonic()
-            if stopped.is_set() or left <= 0:
+            remaining = deadline - time.monotonic()
+            if stopped.is_set() or remaining <= 0:
                 raise TimeoutError
-            if selector.select(min(LOOK_EVERY, left)):
+            if selector.select(min(LOOK_EVERY, remaining)):
                 chunk = os.read(process.stdout.fileno(), 65_536)
                 if not chunk:
                     with suppress(subprocess.TimeoutExpired):
@@ -276,10 +276,10 @@ class Places:
         self._waiting[organisation_id] += 1
         try:
             while not self._has_room(organisation_id):
-                left = deadline - time.monotonic()
-                if left <= 0 or stopped.is_set():
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or stopped.is_set():
                     raise Busy(str(Busy.__doc__))
-                self._free.wait(min(LOOK_EVERY, left))
+                self._free.wait(min(LOOK_EVERY, remaining))
         finally:
             self._waiting[organisation_id] -= 1
             self._waiting += Counter()  # drops those at zero

@@ -54,9 +54,9 @@ def storable_json(value: Any, limit: int) -> Any:
     return storable_value(value) if "\\u0000" in written or "\\ud" in written else value
 
 
-def _is_deeper(value: Any, most: int) -> bool:
+def _is_deeper(value: Any, limit: int) -> bool:
     level = [value]
-    for _ in range(most):
+    for _ in range(limit):
         level = [inner for each in level for inner in _inside(each)]
         if not level:
             return False

@@ -93,7 +93,7 @@ class _Walk:
 
     def __init__(self, root: Any) -> None:
         self.root, self.unknown = root, set[str]()
-        self._left = MAX_NODES
+        self._remaining = MAX_NODES
 
     def filled(self, node: Any, value: Mapping[str, Any], depth: int, argument: str = "") -> dict[str, Any]:
         """An object under this schema. `argument` is the one that it is in, or empty for the arguments themselves."""
@@ -104,7 +104,7 @@ class _Walk:
             if name in value:
                 continue
             defaults = [each["default"] for each in self._spread(schemas, depth) if "default" in each]
-            if not defaults or any(not _is_same(each, defaults[0]) for each in defaults) or self._left <= 0:
+            if not defaults or any(not _is_same(each, defaults[0]) for each in defaults) or self._remaining <= 0:
                 self.unknown.add(argument or name)
                 continue
             made[name] = self._value(schemas, defaults[0], depth, argument or name)
@@ -113,7 +113,7 @@ class _Walk:
     def _value(self, schemas: Sequence[Any], value: Any, depth: int, argument: str) -> Any:
         if value is None:
             self.unknown.add(argument)
-        if depth >= MAX_DEPTH or self._left <= 0:
+        if depth >= MAX_DEPTH or self._remaining <= 0:
             if isinstance(value, (Mapping, list)):
                 self.unknown.add(argument)
             return plain_numbers(value)
@@ -141,12 +141,12 @@ class _Walk:
         """These schemas, what they refer to, and what they are made of: all that may hold for the value."""
         seen = set[int]()
         waiting = list(nodes)
-        while waiting and self._left > 0:
+        while waiting and self._remaining > 0:
             node = waiting.pop()
             if not isinstance(node, Mapping) or id(node) in seen:
                 continue
             seen.add(id(node))
-            self._left -= 1
+            self._remaining -= 1
             yield node
             waiting += [self._named(node[word]) for word in ("$ref", "$dynamicRef") if isinstance(node.get(word), str)]
             for word in ("allOf", "anyOf", "oneOf"):

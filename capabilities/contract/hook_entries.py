@@ -195,9 +195,9 @@ def _argument_patterns(value: Any) -> list[dict[str, str]]:
     return [each for index, each in enumerate(found) if each not in found[:index]]
 
 
-def _line(field: str, value: Any, most: int) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value.strip()) > most or not value.strip().isprintable():
-        raise MalformedHook(field, f"Give a line of at most {most} characters.")
+def _line(field: str, value: Any, limit: int) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value.strip()) > limit or not value.strip().isprintable():
+        raise MalformedHook(field, f"Give a line of at most {limit} characters.")
     return value.strip()
 
 

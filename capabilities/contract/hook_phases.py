@@ -112,17 +112,17 @@ class _Python:
     """Calls Python hooks until the time of the phase is up."""
 
     outside: Outside
-    begun: float
+    started: float
 
     def __call__(self, hook: HookSpec, **given: Any) -> dict[str, Any]:
         """The answer as an object. Raises HookFailed and NotRun."""
-        left = self.outside.seconds - (self.outside.clock() - self.begun)
-        if left <= 0:
+        remaining = self.outside.seconds - (self.outside.clock() - self.started)
+        if remaining <= 0:
             why = f"Not called: the hooks before it took the {duration(self.outside.seconds)} of the phase."
             raise HookFailed(Failure.TIMEOUT, why)
         config = dict(hook.settings.get("config") or {})
         whole = {"phase": str(hook.phase), "hook": hook.name, "config": config, **self.outside.about, **given}
-        answer = self.outside.python(hook, whole, min(hook.timeout, left))
+        answer = self.outside.python(hook, whole, min(hook.timeout, remaining))
         if answer is None:
             return {}
         if not isinstance(answer, Mapping) or not all(isinstance(name, str) for name in answer):

@@ -106,10 +106,10 @@ def mended_arguments(schema: Any) -> dict[str, Any]:
 def _mend_references(root: dict[str, Any]) -> None:
     """Mend `$ref` in place: one by the schema's own address leads into it, and one that leads nowhere says nothing."""
     own = root.get("$id", "").removesuffix("#") if isinstance(root.get("$id"), str) else ""
-    left: list[Any] = [root]
-    while left:
-        each = left.pop()
-        left += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    pending: list[Any] = [root]
+    while pending:
+        each = pending.pop()
+        pending += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
         reference = each.get("$ref") if isinstance(each, dict) else None
         if not isinstance(reference, str):
             continue

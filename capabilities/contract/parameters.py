@@ -78,8 +78,8 @@ def resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         target: Any = root
         for part in reference[2:].split("/"):
             target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
-        beside = {key: value for key, value in node.items() if key != "$ref"}
-        node = {**target, **beside} if isinstance(target, Mapping) else beside
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        node = {**target, **siblings} if isinstance(target, Mapping) else siblings
     return node if isinstance(node, Mapping) else {}
 
 

@@ -169,12 +169,12 @@ class Filtered(Generic[T]):
 
 def filtered(tools: Iterable[T], layers: Sequence[PolicyLayer]) -> Filtered[T]:
     """The tools that are left, layer by layer, with the reasons."""
-    left, rulings = list(tools), list[ToolRuling]()
+    kept, rulings = list(tools), list[ToolRuling]()
     for layer in layers:
-        pairs = [(tool, layer.rules.ruling(tool)) for tool in left]
+        pairs = [(tool, layer.rules.ruling(tool)) for tool in kept]
         rulings += [ToolRuling(tool.name, layer.title, ruling) for tool, ruling in pairs]
-        left = [tool for tool, ruling in pairs if ruling.kept]
-    return Filtered(tuple(left), tuple(rulings))
+        kept = [tool for tool, ruling in pairs if ruling.kept]
+    return Filtered(tuple(kept), tuple(rulings))
 
 
 # -- What is written --------------------------------------------------------------------------------------------------
@@ -211,12 +211,12 @@ def _is_list_of_texts(value: Any) -> bool:
 
 def unknown_patterns(patterns: Iterable[str], tools: Sequence[PolicyTool]) -> tuple[str, ...]:
     """Return the patterns that name none of these tools."""
-    left = list(patterns)
+    remaining = list(patterns)
     for tool in tools:
-        if not left:
+        if not remaining:
             break
-        left = [each for each in left if not pattern_matches(each, tool.name, tool.category)]
-    return tuple(left)
+        remaining = [each for each in remaining if not pattern_matches(each, tool.name, tool.category)]
+    return tuple(remaining)
 
 
 def names_nothing(patterns: Sequence[str], tools: Sequence[PolicyTool]) -> bool:

@@ -36,8 +36,8 @@ class PricedUse:
         return sent - cached - written, cached, written, received - thought, thought
 
 
-def _within(number: int, most: int) -> int:
-    return min(max(number, 0), most)
+def _within(number: int, limit: int) -> int:
+    return min(max(number, 0), limit)
 
 
 @dataclass(frozen=True)

@@ -149,10 +149,10 @@ class _Checks:
         return len(pattern) <= MAX_PATTERN and repeated <= MAX_REPEATED and not _NOT_LINEAR.search(pattern)
 
 
-def _values_in(value: Any, most: int) -> int:
-    """Values of the arguments; a little more than `most` where there are more."""
+def _values_in(value: Any, limit: int) -> int:
+    """Values of the arguments; a little more than `limit` where there are more."""
     found, waiting = 0, [value]
-    while waiting and found <= most:
+    while waiting and found <= limit:
         each = waiting.pop()
         found += 1
         if isinstance(each, dict | list):

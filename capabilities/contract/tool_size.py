@@ -19,11 +19,11 @@ ADVICE = (
 )
 
 
-def why_too_large(tokens: int, most: int = DEFAULT) -> str:
+def why_too_large(tokens: int, limit: int = DEFAULT) -> str:
     """Why a definition of so many tokens is not sent, and what to do; empty where it is."""
-    if tokens <= most:
+    if tokens <= limit:
         return ""
-    return f"its definition takes {tokens:,} tokens, and one tool may take {most:,}: {ADVICE}"
+    return f"its definition takes {tokens:,} tokens, and one tool may take {limit:,}: {ADVICE}"
 
 
 def size_warnings(tokens: int, name: str, category: str, layers: Sequence[Layer]) -> list[DefinitionWarning]:

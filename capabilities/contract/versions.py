@@ -306,17 +306,17 @@ def _resolved(root: Any, schema: Any) -> dict[str, Any] | None:
         reference = schema.get("$ref")
         if reference is None:
             return schema
-        beside = {name: value for name, value in schema.items() if name != "$ref" and name not in _DEFINITIONS}
-        if not isinstance(reference, str) or reference in seen or {*beside} - _ANNOTATIONS:
+        siblings = {name: value for name, value in schema.items() if name != "$ref" and name not in _DEFINITIONS}
+        if not isinstance(reference, str) or reference in seen or {*siblings} - _ANNOTATIONS:
             return None
         seen.add(reference)
         target = _at(root, reference)
         if isinstance(target, dict):
-            schema = {**target, **beside}
+            schema = {**target, **siblings}
         elif target is not True:
             return None
         else:
-            schema = beside
+            schema = siblings
 
 
 def _at(root: Any, reference: str) -> Any:

@@ -102,26 +102,26 @@ class Handler(ASGIHandler):
             raise Busy
         self.waiting += 1
         self.at_work += 1
-        begun = asyncio.Event()
+        started = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def run() -> T:
-            loop.call_soon_threadsafe(begun.set)
+            loop.call_soon_threadsafe(started.set)
             return work()
 
         working = self.threads.submit(copy_context().run, run)
         try:
             try:
-                await self.begins(begun, working, receive)
+                await self.begins(started, working, receive)
             finally:
                 self.waiting -= 1
             return await asyncio.wrap_future(working)
         finally:
             self.at_work -= 1
 
-    async def begins(self, begun: asyncio.Event, working: Future[T], receive: Receive) -> None:
+    async def begins(self, started: asyncio.Event, working: Future[T], receive: Receive) -> None:
         """Wait for a thread. Raises Left, with the work taken back, where the client leaves before."""
-        starting = asyncio.ensure_future(begun.wait())
+        starting = asyncio.ensure_future(started.wait())
         leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
         try:
             await asyncio.wait([starting, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +129,7 @@ class Handler(ASGIHandler):
             starting.cancel()
             leaving.cancel()
             await asyncio.gather(starting, leaving, return_exceptions=True)
-        if not begun.is_set() and working.cancel():
+        if not started.is_set() and working.cancel():
             raise Left
 
     async def in_thread(self, work: Callable[[], T]) -> T:

@@ -88,15 +88,15 @@ class LimitedBodies:
         return await self.app(scope, replayed(body, receive), send)
 
     async def counted(self, address: str, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
-        most = MOST_BYTES if is_inside(headers) else OUTSIDE_BYTES
-        if int(headers.get(b"content-length", b"0")) > most:  # the server lets digits alone through
-            raise too_large(most)
+        limit = MOST_BYTES if is_inside(headers) else OUTSIDE_BYTES
+        if int(headers.get(b"content-length", b"0")) > limit:  # the server lets digits alone through
+            raise too_large(limit)
         if self.on_their_way[address] >= BODIES_AT_ONCE:
             raise Refused(429, "too_many", f"At most {BODIES_AT_ONCE} requests at once may be half sent.")
         self.on_their_way[address] += 1
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                return await read_body(receive, most)
+                return await read_body(receive, limit)
         except TimeoutError:
             raise Refused(408, "timeout", "The rest of the request did not come in time.") from None
         finally:
@@ -105,16 +105,16 @@ class LimitedBodies:
                 del self.on_their_way[address]
 
 
-async def read_body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None when the client left. Raises TimeoutError after a silence, Refused beyond `most` bytes."""
+async def read_body(receive: Receive, limit: int) -> bytes | None:
+    """The whole body; None when the client left. Raises TimeoutError after a silence, Refused beyond `limit` bytes."""
     body = bytearray()
     while True:
         message = await asyncio.wait_for(receive(), PART_SECONDS)
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
-        if len(body) > most:
-            raise too_large(most)
+        if len(body) > limit:
+            raise too_large(limit)
         if not message.get("more_body", False):
             return bytes(body)
 
@@ -124,8 +124,8 @@ def is_inside(headers: dict[bytes, bytes]) -> bool:
     return b"authorization" in headers or b"sessionid=" in headers.get(b"cookie", b"")
 
 
-def too_large(most: int) -> Refused:
-    return Refused(413, "too_large", f"The body of this request may have at most {most // 1024} KiB.")
+def too_large(limit: int) -> Refused:
+    return Refused(413, "too_large", f"The body of this request may have at most {limit // 1024} KiB.")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -207,12 +207,12 @@ class McpDoor:
         return McpCaller(token, address, site, self.in_thread)
 
 
-async def checked(receive: Receive, most: int) -> Receive:
+async def checked(receive: Receive, limit: int) -> Receive:
     """The body again, which is one message of JSON that is quickly parsed: that happens between the steps of all other
     requests. Raises DoorRefused."""
     try:
-        body = await read_body(receive, most) or b""
-        check_json(body, most_bytes=most, most_values=MOST_VALUES)
+        body = await read_body(receive, limit) or b""
+        check_json(body, most_bytes=limit, most_values=MOST_VALUES)
     except BodyRefused as refused:
         raise DoorRefused(refused.status, refused.code, refused.message) from None
     except TooMuchJson as error:

@@ -139,9 +139,9 @@ def _check(content: RuleContent, pattern: str) -> None:
         ("argument_pattern", content.argument_pattern, MAX_ARGUMENT_PATTERN),
         ("message", content.message, MAX_MESSAGE),
     )
-    for field, text, most in lengths:
-        if len(text) > most:
-            raise ChangeRefused(field, f"Keep it under {most:,} characters.")
+    for field, text, limit in lengths:
+        if len(text) > limit:
+            raise ChangeRefused(field, f"Keep it under {limit:,} characters.")
     if content.when not in AskWhen.values:
         raise ChangeRefused("when", f"Choose one of {', '.join(AskWhen.values)}.")
     if not 0 <= content.priority <= MAX_PRIORITY:

@@ -73,14 +73,14 @@ def _rows(after: str) -> list[tuple[int, int, str, str, str]]:
     return list(tools.values_list("pk", "category_id", "name", "kind", "category__name"))
 
 
-def _allowed(permissions: MemberPermissions, keys: Sequence[ToolKey], most: int) -> list[tuple[ToolKey, Permission]]:
+def _allowed(permissions: MemberPermissions, keys: Sequence[ToolKey], limit: int) -> list[tuple[ToolKey, Permission]]:
     """The first ones that the member may use."""
     found: list[tuple[ToolKey, Permission]] = []
     for key in keys:
         answer = permissions.decide(key)
         if answer.allowed:
             found.append((key, answer))
-            if len(found) == most:
+            if len(found) == limit:
                 break
     return found
 

@@ -160,14 +160,14 @@ def check_changes(changes: Mapping[CellKey, str]) -> dict[str, Role]:
     Raises ChangeRefused where a change names what is not there, or a role whose lines do not count.
     """
     roles = {role.slug: role for role in Role.objects.filter(slug__in={slug for slug, _, _ in changes})}
-    models: dict[str, type[Category] | type[Tool]] = {"c": Category, "t": Tool}
+    model_classes: dict[str, type[Category] | type[Tool]] = {"c": Category, "t": Tool}
     known = {
         kind: set(
             model.objects.filter(name__in={name for _, each, name in changes if each == kind}).values_list(
                 "name", flat=True
             )
         )
-        for kind, model in models.items()
+        for kind, model in model_classes.items()
     }
     for slug, kind, name in changes:
         if slug not in roles:
@@ -234,11 +234,11 @@ def matrix_rows(
         by_category.setdefault(category_id, []).append(name)
     book = _Book(roles, changes, locked_roles)
     rows: list[CategoryRow] = []
-    left = TOOLS_FOUND if asked.q else TOOLS_A_PAGE
+    remaining = TOOLS_FOUND if asked.q else TOOLS_A_PAGE
     for each in categories:
         names = by_category.get(each.pk, [])
-        shown = names[: min(TOOLS_OF_CATEGORY, left)]
-        left -= len(shown)
+        shown = names[: min(TOOLS_OF_CATEGORY, remaining)]
+        remaining -= len(shown)
         locked = "" if reach.covers(each.name) else "Your right does not cover this category."
         rows.append(
             CategoryRow(

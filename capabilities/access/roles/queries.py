@@ -105,13 +105,13 @@ def role_matrix(rules: Iterable[Rule], stored: Iterable[Rule] = ()) -> RoleMatri
         tools = tools.filter(name__in=[name for kind, name in effects.keys() | changed if kind == "tool"])
     shown: dict[int, list[ToolLine]] = {}
     differing: dict[int, int] = {}
-    left = TOOLS_AT_FIRST
+    remaining = TOOLS_AT_FIRST
     for name, category_id in tools.values_list("name", "category_id"):
         line = ToolLine(name, effects.get(("tool", name), ""))
         differing[category_id] = differing.get(category_id, 0) + bool(line.effect)
-        if is_whole or left > 0 or ("tool", name) in changed:
+        if is_whole or remaining > 0 or ("tool", name) in changed:
             shown.setdefault(category_id, []).append(line)
-            left -= 1
+            remaining -= 1
     lines = [
         CategoryLine(
             each.name,

@@ -248,8 +248,8 @@ def _named_fallback(provider: str, name: str) -> LanguageModel | None:
 
 
 def _named_model(provider: str, name: str, of: str = "") -> LanguageModel:
-    models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
-    found = {model.name: model for model in models.filter(provider__slug=provider)}
+    language_models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
+    found = {model.name: model for model in language_models.filter(provider__slug=provider)}
     if not found and not Provider.objects.filter(slug=provider).exists():
         raise unknown(f"{of}provider", "There is no such provider.")
     if name not in found:

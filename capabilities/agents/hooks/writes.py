@@ -119,10 +119,10 @@ def _name_rows(entry: dict[str, Any], stored: Hook) -> None:
             "settings.provider", "provider", [settings["provider"]], Provider.objects.all(), (before,)
         )
     if "model" in settings and settings != old_settings:
-        models = LanguageModel.objects.filter(name=settings["model"])
+        language_models = LanguageModel.objects.filter(name=settings["model"])
         if "provider" in settings:
-            models = models.filter(provider__public_id=settings["provider"])
-        if not models.exists():
+            language_models = language_models.filter(provider__public_id=settings["provider"])
+        if not language_models.exists():
             raise not_there("settings.model", "model", settings["model"])
     point = settings.get("entry_point")
     if point and point != old_settings.get("entry_point") and point not in installed_hooks():

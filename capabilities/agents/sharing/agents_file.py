@@ -223,9 +223,11 @@ def _tools(names: list[str]) -> tuple[str, ...]:
 def _model(name: str) -> LanguageModel:
     """Return the model of this name, or of `provider/name` where several providers have one of that name. Raises
     ChangeRefused."""
-    models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
+    language_models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
     provider, _, rest = name.partition("/")
-    found = list(models.filter(name=name)[:2]) or list(models.filter(provider__slug=provider, name=rest)[:2])
+    found = list(language_models.filter(name=name)[:2]) or list(
+        language_models.filter(provider__slug=provider, name=rest)[:2]
+    )
     if not found:
         text = f"There is no model {name[:100]}: add it on the page Providers, or name one that is there."
         raise ChangeRefused("model", text, code="unknown")

@@ -240,17 +240,17 @@ def _servers_here(named: list[Mapping[str, Any]]) -> dict[str, McpServer]:
     found = {}
     for each in named:
         address = each["address"] if each["transport"] == Transport.STDIO else bare_address(each["address"])
-        fitting = by_address.get((each["transport"], address), []) if address else []
-        if fitting:
-            found[each["name"]] = next((server for server in fitting if server.name == each["name"]), fitting[0])
+        matching = by_address.get((each["transport"], address), []) if address else []
+        if matching:
+            found[each["name"]] = next((server for server in matching if server.name == each["name"]), matching[0])
     return found
 
 
 def _group(tool: Mapping[str, Any]) -> str:
     """Return the title of tools that a reviewer accepts together: of one kind, and with one credential or server."""
     kind = dict(ToolKind.choices)[tool["kind"]]
-    beside = tool.get("credential") or tool.get("server")
-    return f"{kind}, {beside}" if beside else str(kind)
+    signer = tool.get("credential") or tool.get("server")
+    return f"{kind}, {signer}" if signer else str(kind)
 
 
 def _out_of_range(tool: Mapping[str, Any]) -> str:

@@ -139,12 +139,12 @@ def _passages(
 ) -> Iterator[Passage]:
     """Yield the passages of each document that can be read in time; the names of the others go to `unread`."""
     for each in documents:
-        left = until - time.monotonic()
-        if left <= 0 or context.stopped.is_set():
+        remaining = until - time.monotonic()
+        if remaining <= 0 or context.stopped.is_set():
             unread.append(each.path)
             continue
         try:
-            text = _text(context, each.path, each.status.st_size, each.status.st_mtime_ns, left)
+            text = _text(context, each.path, each.status.st_size, each.status.st_mtime_ns, remaining)
         except ToolError:
             unread.append(each.path)
             continue

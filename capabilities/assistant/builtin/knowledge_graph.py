@@ -185,8 +185,8 @@ def _relations_of(context: ToolContext, keys: list[int]) -> dict[int, list[list[
 
 
 def _shown_relations(relations: list[list[str]]) -> dict[str, Any]:
-    left = len(relations) - SHOWN_RELATIONS
-    return {"relations": relations[:SHOWN_RELATIONS]} | ({"more_relations": left} if left > 0 else {})
+    not_shown = len(relations) - SHOWN_RELATIONS
+    return {"relations": relations[:SHOWN_RELATIONS]} | ({"more_relations": not_shown} if not_shown > 0 else {})
 
 
 def _walked(context: ToolContext, start: int, end: int, max_steps: int) -> dict[int, Arrow]:

@@ -144,12 +144,12 @@ def _location(context: ToolContext, place: str) -> dict[str, Any]:
     locations = [location for location in found if _numbers(location).keys() >= {"latitude", "longitude"}]
     if not locations:
         raise ToolError(f"There is no place named {name}: check the spelling, or give latitude and longitude.")
-    fitting = [location for location in locations if _lies_in(location, hint)]
-    if not fitting:
+    matching = [location for location in locations if _lies_in(location, hint)]
+    if not matching:
         raise ToolError(
             f"There is no {name} in {hint}, but {names([_full_name(location) for location in locations], 5)}."
         )
-    location = fitting[0]
+    location = matching[0]
     return {"place": _full_name(location), "latitude": location["latitude"], "longitude": location["longitude"]}
 
 

@@ -145,8 +145,8 @@ def http_fetch(
     ] = None,
 ) -> dict[str, Any]:
     """Fetch an address and return status, headers and raw body: for JSON APIs and files. For pages use web_read."""
-    most = context.envelope.max_redirects if context.envelope else MAX_REDIRECTS
-    answer = _fetched(context, method, url, allowed_headers(headers or {}), most)
+    limit = context.envelope.max_redirects if context.envelope else MAX_REDIRECTS
+    answer = _fetched(context, method, url, allowed_headers(headers or {}), limit)
     result = {
         "url": answer.url,
         "status": answer.status,

@@ -60,7 +60,7 @@ class Naming:
     """Words for rows with a name: `noun` as "A list", and `full`, the sentence where there are too many."""
 
     noun: str
-    most: int
+    limit: int
     full: str
 
 
@@ -103,8 +103,8 @@ def change_named(owner: Owner, row: NamedRow, naming: Naming, *, name: str | Non
 
 
 def _check_room(owner: Owner, model: type[NamedRow], naming: Naming) -> None:
-    if own_rows(model, owner).count() >= naming.most:
-        raise RecordRefused(naming.full.format(most=naming.most))
+    if own_rows(model, owner).count() >= naming.limit:
+        raise RecordRefused(naming.full.format(limit=naming.limit))
 
 
 def _name_taken(name: str) -> RecordRefused:

@@ -50,8 +50,8 @@ def listing(
     """The first rows under this name, and how many more there are. Two queries."""
     total = rows.count()
     shown = [as_json(row) for row in rows[offset : offset + limit]]
-    left = total - offset - len(shown)
-    return {name: shown} | ({"more": left} if left > 0 else {})
+    not_shown = total - offset - len(shown)
+    return {name: shown} | ({"more": not_shown} if not_shown > 0 else {})
 
 
 def numbered(rows: QuerySet[Numbered], numbers: list[int], lister: str) -> list[Numbered]:

@@ -209,15 +209,15 @@ def _form_page(
 ) -> HttpResponse:
     is_wrong = form is not None and bool(form.errors)
     child = row if row is not None else None
-    back = _list_address(org, kind, child) if child is not None else reverse("data_list", args=[org, kind.name])
+    back_url = _list_address(org, kind, child) if child is not None else reverse("data_list", args=[org, kind.name])
     if parent is not None:
-        back = f"{back}?{kind.parent}={parent.public_id}"
+        back_url = f"{back_url}?{kind.parent}={parent.public_id}"
     context = {
         "kind": kind,
         "form": form,
         "row": row,
         "line": kind.line(row) if row is not None else None,
-        "back": back,
+        "back": back_url,
         "back_title": parent or (getattr(row, kind.parent) if row is not None and kind.parent else kind.title),
     }
     return render(request, "capabilities/assistant/records/form.html", context, status=422 if is_wrong else 200)

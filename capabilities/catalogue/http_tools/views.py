@@ -93,8 +93,8 @@ def _saved(request: MemberRequest, member: Membership, tool: Tool | None, conten
     if tool is None:
         added = _added(request, member, content, to)
         if isinstance(added, Preview):
-            back = reverse("tool_list", args=[member.organisation.slug])
-            return preview_page(request, added, title=f"Add {content.definition.name}", back=back)
+            back_url = reverse("tool_list", args=[member.organisation.slug])
+            return preview_page(request, added, title=f"Add {content.definition.name}", back_url=back_url)
         tool = added
         message = f"{tool} is added." if tool.current_version else f"{tool} is added. {WAITS}"
     else:

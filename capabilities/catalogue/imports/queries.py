@@ -236,8 +236,8 @@ def suggested_credential(tool_import: ToolImport, stored: Iterable[StoredCredent
         origin = origin_of(tool_import.base_url) if tool_import.base_url else ""
     except ChangeRefused:
         return None
-    fitting = [each for each in stored if origin in each.origins and _signs_so(each, wanted)]
-    return fitting[0] if len(fitting) == 1 else None
+    matching = [each for each in stored if origin in each.origins and _signs_so(each, wanted)]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _signs_so(credential: StoredCredential, wanted: Collection[tuple[Any, Any]]) -> bool:

@@ -218,13 +218,13 @@ def import_give(request: MemberRequest, org: str, import_id: UUID) -> HttpRespon
     require_giver(member)
     tool_import = import_or_404(import_id)
     tools = tools_accepted(tool_import)
-    back = reverse("import_detail", args=[org, tool_import.public_id])
+    back_url = reverse("import_detail", args=[org, tool_import.public_id])
     names = holders_of(tools).without_agent or [tool.name for tool in tools]
     if not names:
         return refused(
             request, ChangeRefused("tools", "Nothing of this import is accepted yet."), "import_detail", org, import_id
         )
-    return giving_page(request, member, names, back=back)
+    return giving_page(request, member, names, back_url=back_url)
 
 
 def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
@@ -255,11 +255,11 @@ def import_decide(request: MemberRequest, org: str, import_id: UUID) -> HttpResp
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
-            back = _back(request, org, tool_import)
+            address = _back(request, org, tool_import)
             if isinstance(done, Preview):
-                return preview_page(request, done, title=f"Accept from {tool_import.title}", back=back)
+                return preview_page(request, done, title=f"Accept from {tool_import.title}", back_url=address)
             messages.success(request, done)
-            return redirect(back)
+            return redirect(address)
     return _review(request, member, tool_import, form)
 
 

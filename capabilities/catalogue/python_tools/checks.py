@@ -185,11 +185,11 @@ def run_tests(definition: Definition, cases: Iterable[ToolTestCase], organisatio
     until = time.monotonic() + TESTS_SECONDS
     found = []
     for case in cases:
-        left = until - time.monotonic()
-        if left <= 0.1:
+        remaining = until - time.monotonic()
+        if remaining <= 0.1:
             found.append(TestOutcome(case, False, "Not run: the tests before it took too long."))
             continue
-        result = run_once(definition, case.arguments, organisation_id, seconds=min(RUN_SECONDS, left))
+        result = run_once(definition, case.arguments, organisation_id, seconds=min(RUN_SECONDS, remaining))
         found.append(TestOutcome(case, *_judged(case, result)))
     return found
 

@@ -200,8 +200,8 @@ def tool_picker(rows: Sequence[Row], fields: Callable[[Row], Fields], search: Se
     """The tools that are ticked in a form, as rows that have a `name`, and others to tick. Two queries, three for a
     search among many that are ticked."""
     names = [each.name for each in rows if each.name.isprintable()]
-    fitting = names_found(names, search) if len(rows) > SHOWN else None
-    shown, kept, count = shown_and_kept(rows, fields, lambda each: fitting is None or each.name in fitting)
+    matching = names_found(names, search) if len(rows) > SHOWN else None
+    shown, kept, count = shown_and_kept(rows, fields, lambda each: matching is None or each.name in matching)
     groups = tool_groups()
     total = sum(group.count for group in groups)
     is_summary = total > SHOWN and not search

@@ -133,8 +133,8 @@ def tool_version_decide(request: MemberRequest, org: str, name: str, number: int
             show_refusal(form, error)
         else:
             if isinstance(done, Preview):
-                back = reverse("tool_version", args=[org, name, number])
-                return preview_page(request, done, title=f"Approve version {number} of {name}", back=back)
+                back_url = reverse("tool_version", args=[org, name, number])
+                return preview_page(request, done, title=f"Approve version {number} of {name}", back_url=back_url)
             messages.success(request, _decided(version_or_404(name, number)))
             return redirect("tool_detail", org, name) if approve else redirect("tool_version", org, name, number)
     return _version_page(request, member, version_or_404(name, number), form, chosen)

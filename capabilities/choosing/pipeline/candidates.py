@@ -285,12 +285,12 @@ def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta:
             yield Candidate(row.spec, CORE + row.spec.category)
     by_name = {row.spec.name: row.spec for row in rows if row.spec.is_meta}
     yield from (Candidate(by_name[name], "meta-tool") for name in meta if name in by_name)
-    by_source = _Brought(plain)
+    by_source = _RowsBySource(plain)
     for bundle in bundles:
         yield from by_source.by(bundle)
 
 
-class _Brought:
+class _RowsBySource:
     """Tools by the sources that may bring them, so that each bundle finds its own."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -300,20 +300,20 @@ class _Brought:
         for row in rows:
             self.single[row.spec.tool_id] = row
             self.of_category[row.spec.category_id].append(row)
-            for kit, (position, _) in row.kits.items():
-                self.of_kit[kit].append((position, row))
+            for toolkit_id, (position, _) in row.kits.items():
+                self.of_kit[toolkit_id].append((position, row))
 
     def by(self, bundle: Bundle) -> Iterable[Candidate]:
         """Yield the candidates of the bundle. A tool that no toolkit may hold is left out: it may have been moved into
         one of the toolkit's categories."""
-        kit = bundle.toolkit_id
-        if kit is None:
+        toolkit_id = bundle.toolkit_id
+        if toolkit_id is None:
             yield from (Candidate(row.spec, bundle.source, bundle) for row in self._whole(bundle))
             return
-        listed = [row for _, row in sorted(self.of_kit[kit], key=lambda pair: pair[0])]
-        for row in [*listed, *(row for row in self._whole(bundle) if kit not in row.kits)]:
+        listed = [row for _, row in sorted(self.of_kit[toolkit_id], key=lambda pair: pair[0])]
+        for row in [*listed, *(row for row in self._whole(bundle) if toolkit_id not in row.kits)]:
             if row.spec.name not in RESERVED_TOOLS:
-                _, overrides = row.kits.get(kit, (0, NO_OVERRIDES))
+                _, overrides = row.kits.get(toolkit_id, (0, NO_OVERRIDES))
                 yield Candidate(row.spec.overridden(overrides), bundle.source, bundle)
 
     def _whole(self, bundle: Bundle) -> list[Row]:

@@ -142,12 +142,12 @@ def routed(
     extra = frozenset({SEARCH_TOOLS} & others if LOAD_TOOLS not in others else ())
     if inputs is None:
         return Routed(dropped=dict.fromkeys(extra, ALL_NEEDED), extra=extra)
-    looked_at = [each for each in candidates if each.is_routable]
+    routable = [each for each in candidates if each.is_routable]
     if inputs.decided is not None:
-        kept, record = _as_decided(inputs.decided, looked_at)
+        kept, record = _as_decided(inputs.decided, routable)
     else:
-        kept, record = _anew(agent, message, inputs, looked_at, keeps_sent=keeps_sent, tokens_of=tokens_of)
-    dropped = {each.spec.name: NOT_NEEDED for each in looked_at if each.spec.name not in kept}
+        kept, record = _anew(agent, message, inputs, routable, keeps_sent=keeps_sent, tokens_of=tokens_of)
+    dropped = {each.spec.name: NOT_NEEDED for each in routable if each.spec.name not in kept}
     dropped |= {name: why for name, why in _too_large_in(record).items() if name in dropped}
     unneeded, why_not = unneeded_loaders(record)
     dropped |= dict.fromkeys(others & unneeded, why_not)
@@ -160,16 +160,16 @@ def routed(
     return Routed(kept, dropped, record, extra)
 
 
-def _as_decided(decided: Decided, looked_at: Sequence[Candidate]) -> tuple[dict[str, str], dict[str, Any]]:
+def _as_decided(decided: Decided, routable: Sequence[Candidate]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the tools that the first round sent and those asked for since, each with its reason, and the record of
     both."""
-    record, by_key = decided.record, {each.spec.tool_id: each.spec.name for each in looked_at}
+    record, by_key = decided.record, {each.spec.tool_id: each.spec.name for each in routable}
     ids, found = integers(record.get("kept")), integers(record.get("wanted"))
     reasons = _reasons_of(record)
     kept = {by_key[key]: str(reasons.get(by_key[key], FOUND_LATER)) for key in (*ids, *found) if key in by_key}
     new = {name: key for key, name in by_key.items() if name in decided.wanted and name not in kept}
     kept |= dict.fromkeys(new, FOUND_LATER)
-    dropped = len(looked_at) - len(kept)
+    dropped = len(routable) - len(kept)
     # Whoever asks for a tool is not just talking.
     no_match = bool(record.get("no_match")) and not decided.wanted
     return kept, {**record, "why": kept, "wanted": [*found, *new.values()], "dropped": dropped, "no_match": no_match}
@@ -179,16 +179,16 @@ def _anew(
     agent: Agent,
     message: str,
     inputs: RoutingInputs,
-    looked_at: Sequence[Candidate],
+    routable: Sequence[Candidate],
     *,
     keeps_sent: bool,
     tokens_of: TokensOf,
 ) -> tuple[dict[str, str], dict[str, Any]]:
     before = inputs.before
-    names = {each.spec.tool_id: each.spec.name for each in looked_at}
-    tokens = Counted({each.spec.name: each.spec for each in looked_at}, tokens_of)
+    names = {each.spec.tool_id: each.spec.name for each in routable}
+    tokens = Counted({each.spec.name: each.spec for each in routable}, tokens_of)
     sent_before = tuple(names[key] for key in before.sent if key in names)
-    pinned = _pinned(message, before, looked_at)
+    pinned = _pinned(message, before, routable)
     request = RouteRequest(
         message,
         tuple(names.values()),
@@ -200,7 +200,7 @@ def _anew(
         tokens,
     )
     found = route(index_of(inputs.specs, inputs.keywords), request)
-    categories = {each.spec.name: each.spec.category for each in looked_at}
+    categories = {each.spec.name: each.spec.category for each in routable}
     reasons = {each.name: pinned.get(each.name) or _reason(each, found, categories[each.name]) for each in found.kept}
     if keeps_sent:
         reasons = _with_sent(reasons, found, sent_before, pinned)
@@ -213,7 +213,7 @@ def _anew(
         "ranked": [[name, round(score, 3)] for name, score in found.ranked[:MOST_RANKED]],
         "kept": [keys[name] for name in reasons],
         "why": reasons,
-        "dropped": len(looked_at) - len(reasons),
+        "dropped": len(routable) - len(reasons),
         "follow_up": found.is_follow_up,
         "empty": found.is_empty,
         "no_match": no_match,
@@ -229,11 +229,11 @@ def _anew(
     return reasons, record
 
 
-def _pinned(message: str, before: Before, looked_at: Sequence[Candidate]) -> dict[str, str]:
+def _pinned(message: str, before: Before, routable: Sequence[Candidate]) -> dict[str, str]:
     """Names of the tools that go whatever the message needs, each with why."""
     written = set(_WRITTEN.findall(message[:MAX_CHARACTERS]))
     found: dict[str, str] = {}
-    for each in looked_at:
+    for each in routable:
         name = each.spec.name
         if each.is_pinned:
             found[name] = PINNED
@@ -282,8 +282,8 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
     if not record:
         return []
     stopped = {each["tool"] for each in verdicts if not each["kept"]}
-    through = (each for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped)
-    looked_at = [each["tool"] for each in through if is_routable_source(each["reason"])]
+    gathered_ones = (each for each in verdicts if each["stage"] == "gather" and each["tool"] not in stopped)
+    routable = [each["tool"] for each in gathered_ones if is_routable_source(each["reason"])]
     why = _reasons_of(record)
     too_large = _too_large_in(record)
     found = [
@@ -293,7 +293,7 @@ def router_verdicts(record: Mapping[str, Any], verdicts: Sequence[Mapping[str, A
             "kept": name in why,
             "reason": why.get(name) or too_large.get(name, NOT_NEEDED),
         }
-        for name in looked_at
+        for name in routable
     ]
     unneeded, why_not = unneeded_loaders(record)
     if unneeded:

@@ -250,9 +250,9 @@ def narrowed(
     """Return the candidates that are left after every stage (or after these), and the verdicts of each of them."""
     verdicts: list[Verdict] = []
     for stage in STAGES if stages is None else stages:
-        looked_at = stage(situation, candidates)
-        verdicts += looked_at
-        dropped = {verdict.tool for verdict in looked_at if not verdict.kept}
+        stage_verdicts = stage(situation, candidates)
+        verdicts += stage_verdicts
+        dropped = {verdict.tool for verdict in stage_verdicts if not verdict.kept}
         if dropped:
             candidates = [each for each in candidates if each.spec.name not in dropped]
     return list(candidates), verdicts

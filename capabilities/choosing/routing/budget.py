@@ -35,15 +35,15 @@ def fill(chosen: Sequence[Kept], pinned: Iterable[str], request: RouteRequest) -
     What does not fit ends the row, unless fewer than AT_LEAST are in it: then smaller ones behind it are looked at.
     """
     budget = budget_of(request)
-    left = budget - sum(request.tokens.get(name, UNCOUNTED) for name in pinned)
+    remaining = budget - sum(request.tokens.get(name, UNCOUNTED) for name in pinned)
     kept: list[Kept] = []
     too_large: list[str] = []
     for each in chosen:
         tokens = request.tokens.get(each.name, UNCOUNTED)
         if tokens > budget:
             too_large.append(each.name)
-        elif tokens <= left:
-            left -= tokens
+        elif tokens <= remaining:
+            remaining -= tokens
             kept.append(each)
         elif len(kept) >= AT_LEAST:
             break
@@ -58,7 +58,11 @@ def with_small_toolkits(index: Index, chosen: Sequence[Kept]) -> list[Kept]:
         each.name: index.documents[index.numbers[each.name]].toolkit for each in chosen if each.name in index.numbers
     }
     leading = [toolkit_of.get(each.name, "") for each in first]
-    whole = {kit for kit in leading if kit and leading.count(kit) >= WANTED and index.toolkit_sizes[kit] <= SMALL}
+    whole = {
+        toolkit
+        for toolkit in leading
+        if toolkit and leading.count(toolkit) >= WANTED and index.toolkit_sizes[toolkit] <= SMALL
+    }
     rest = chosen[AMONG:]
     moved = [Kept(each.name, "toolkit", each.score) for each in rest if toolkit_of.get(each.name) in whole]
     return [*first, *moved, *(each for each in rest if toolkit_of.get(each.name) not in whole)]

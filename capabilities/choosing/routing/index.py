@@ -213,11 +213,11 @@ def _vectors(
     vectors = read.vectors(words)
     shares = (np.sqrt(counts) @ VECTOR_WEIGHTS) * rarity[term_numbers]
     documents = np.zeros((len(features), vectors.shape[1]), dtype=np.float32)
-    back = np.argsort(stems.documents, kind="stable")
-    rows, first = np.unique(stems.documents[back], return_index=True)
-    for part in np.array_split(np.arange(len(rows)), max(1, len(back) // 20_000)):
-        ends = [*first[part[1:]], first[part[-1] + 1] if part[-1] + 1 < len(first) else len(back)]
-        chosen = back[first[part[0]] : ends[-1]]
+    by_document = np.argsort(stems.documents, kind="stable")
+    rows, first = np.unique(stems.documents[by_document], return_index=True)
+    for part in np.array_split(np.arange(len(rows)), max(1, len(by_document) // 20_000)):
+        ends = [*first[part[1:]], first[part[-1] + 1] if part[-1] + 1 < len(first) else len(by_document)]
+        chosen = by_document[first[part[0]] : ends[-1]]
         weighted = vectors[term_numbers[chosen]] * shares[chosen, None]
         documents[rows[part]] = np.add.reduceat(weighted, first[part] - first[part[0]], axis=0)
     # Columns, one after the other in memory, are multiplied three times as fast as rows.

@@ -36,7 +36,7 @@ def _limit(memory: int, seconds: int) -> None:
     """Before anything that a member wrote is read. Neighbours come first for the processor. At the end of its processor
     time SIGXCPU ends it, which tells that from every other end."""
     os.nice(10)
-    for name, most in (
+    for name, limit in (
         ("RLIMIT_AS", memory),
         ("RLIMIT_CPU", seconds),
         ("RLIMIT_CORE", 0),
@@ -46,7 +46,7 @@ def _limit(memory: int, seconds: int) -> None:
         if hasattr(resource, name):
             limit_id = getattr(resource, name)
             hard = resource.getrlimit(limit_id)[1]
-            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            bound = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             grace = 1 if name == "RLIMIT_CPU" and bound != hard else 0
             resource.setrlimit(limit_id, (bound, bound + grace))
 

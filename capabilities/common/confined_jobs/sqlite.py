@@ -92,9 +92,9 @@ def _rows(
 @contextmanager
 def _opened(path: str, file: list[int]) -> Iterator[sqlite3.Connection]:
     """A connection that only reads, to this very file: what stands at its path may have changed since."""
-    for beside in ("-wal", "-shm", "-journal"):
+    for suffix in ("-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.lstat(path + beside).st_mode):
+            if not stat.S_ISREG(os.lstat(path + suffix).st_mode):
                 raise Refused("A file beside the database of the set-up is a link, which is not followed.")
     connection = None
     try:

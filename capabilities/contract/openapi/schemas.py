@@ -85,10 +85,10 @@ class Schemas:
         target = self._read(self._document.at(schema["$ref"]), level, (*inside, reference))
         if self._document.is_3_0:
             return target
-        beside = {name: value for name, value in schema.items() if name != "$ref"}
-        if not beside:
+        siblings = {name: value for name, value in schema.items() if name != "$ref"}
+        if not siblings:
             return target
-        own = self._translated(beside, level, inside)
+        own = self._translated(siblings, level, inside)
         return target | own if not set(own) - {"description", "default"} else _merged([target, own])
 
     def _translated(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:

@@ -85,17 +85,17 @@ def _restored(value: Any, schemas: list[Any], root: Mapping[str, Any], level: in
 
 def _alternatives(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The schema and all that it combines: what one of them names is a name of this value."""
-    left, seen = [schema], 0
-    while left and seen < 200:
-        each = left.pop()
+    pending, seen = [schema], 0
+    while pending and seen < 200:
+        each = pending.pop()
         seen += 1
         if not isinstance(each, Mapping):
             continue
         yield each
-        left += [part for key in ("anyOf", "oneOf", "allOf") for part in _list(each.get(key))]
-        left += [each[key] for key in ("if", "then", "else") if key in each]
+        pending += [part for key in ("anyOf", "oneOf", "allOf") for part in _list(each.get(key))]
+        pending += [each[key] for key in ("if", "then", "else") if key in each]
         if "$ref" in each:
-            left.append(resolved(each["$ref"], root))
+            pending.append(resolved(each["$ref"], root))
 
 
 def _items(known: list[Mapping[str, Any]], index: int) -> list[Any]:
@@ -118,14 +118,14 @@ def _list(value: Any) -> list[Any]:
 def schema_with_other_names(schema_text: str) -> Mapping[str, Any] | None:
     """The schema, where a name in it goes out as another one; else None, so that nobody walks its arguments."""
     schema = json.loads(schema_text)
-    left = [schema]
-    while left:
-        each = left.pop()
+    pending = [schema]
+    while pending:
+        each = pending.pop()
         if isinstance(each, dict):
             names = _mapping(each.get("properties"))
             if any(not ARGUMENT.fullmatch(name) for name in names):
                 return _mapping(schema)
-            left += each.values()
+            pending += each.values()
         elif isinstance(each, list):
-            left += each
+            pending += each
     return None

@@ -32,12 +32,12 @@ def resolved(reference: Any, root: Mapping[str, Any]) -> Any:
 
 def _anchored(name: str, root: Mapping[str, Any]) -> Any:
     """The schema with this name of its own."""
-    left: list[Any] = [root]
-    while left:
-        each = left.pop()
+    pending: list[Any] = [root]
+    while pending:
+        each = pending.pop()
         if isinstance(each, Mapping) and name in (each.get("$anchor"), each.get("$dynamicAnchor")):
             return each
-        left += each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ()
+        pending += each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ()
     return None
 
 

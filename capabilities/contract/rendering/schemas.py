@@ -121,8 +121,8 @@ class _Renderer:
         seen = 0
         while "$ref" in schema and seen < 20:
             target = resolved(schema["$ref"], self.root)
-            beside = {key: value for key, value in schema.items() if key != "$ref"}
-            schema = {**(target if isinstance(target, dict) else {}), **beside}
+            siblings = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**(target if isinstance(target, dict) else {}), **siblings}
             seen += 1
         return {key: value for key, value in schema.items() if key != "$ref"}
 
@@ -147,8 +147,8 @@ class _Renderer:
         return self._kept(self._typed(self._apart(node)))
 
     def _is_too_deep(self, level: int) -> bool:
-        most = self.rules.most_levels
-        return (most is not None and level > most) or self.nodes > _MOST_NODES
+        limit = self.rules.most_levels
+        return (limit is not None and level > limit) or self.nodes > _MOST_NODES
 
     def _keeps(self, reference: Any) -> bool:
         return self.rules.takes_references and is_definition(reference)
@@ -158,12 +158,12 @@ class _Renderer:
         one."""
         reference = str(schema["$ref"])
         target = resolved(schema["$ref"], self.root)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
         if inside.count(reference) > _UNFOLDED or len(inside) > 40 or self.nodes > _MOST_NODES:
             target = {key: target[key] for key in ("type", "description") if key in _mapping(target)}
         if not isinstance(target, dict):
             target = {}
-        return self._schema({**target, **beside}, level, (*inside, reference))
+        return self._schema({**target, **siblings}, level, (*inside, reference))
 
     def _children(self, node: Schema, level: int, inside: tuple[str, ...]) -> None:
         """Every schema in this one, in place."""
@@ -267,19 +267,19 @@ class _Renderer:
             return
         values = _list(node["enum"])
         types = _types(node)
-        fitting = [each for each in values if not types or any(_is_of(each, type) for type in types)]
-        fitting = _once(fitting)
+        matching = [each for each in values if not types or any(_is_of(each, type) for type in types)]
+        matching = _once(matching)
         if self.rules.enum_types is not None:
-            fitting = [each for each in fitting if each is not None and each != ""]
-        if not types and self.rules.needs_types and (known := _common_type(fitting)):
+            matching = [each for each in matching if each is not None and each != ""]
+        if not types and self.rules.needs_types and (known := _common_type(matching)):
             types, node["type"] = [known], known
         takes = self.rules.enum_types is None or (bool(types) and set(types) - {"null"} <= self.rules.enum_types)
-        if fitting and takes and len(fitting) <= self.rules.most_values:
-            node["enum"] = fitting
+        if matching and takes and len(matching) <= self.rules.most_values:
+            node["enum"] = matching
             return
         del node["enum"]
-        words = ", ".join(_word(each) for each in (fitting or values)[:_LISTED])
-        more = " and others" if len(fitting or values) > _LISTED else ""
+        words = ", ".join(_word(each) for each in (matching or values)[:_LISTED])
+        more = " and others" if len(matching or values) > _LISTED else ""
         if words:
             node["description"] = f"{node.get('description', '')} One of: {words}{more}.".strip()
 

@@ -159,8 +159,8 @@ class PriceList(APIView):
         api_member(request, right=Right.BUDGETS)
         priced: dict[int, PricedModel] = {}
 
-        def complete(models: list[LanguageModel]) -> None:
-            priced.update((found.model.pk, found) for found in priced_models(models))
+        def complete(language_models: list[LanguageModel]) -> None:
+            priced.update((found.model.pk, found) for found in priced_models(language_models))
 
         return Response(
             page(request, models_by_name(), "pk", lambda row: shown_model(priced[row.pk]), complete=complete)

@@ -57,13 +57,13 @@ class PricedModel:
         return price_lines(self.own.prices) if self.own and self.own.prices else []
 
 
-def priced_models(models: Sequence[LanguageModel], at: datetime | None = None) -> list[PricedModel]:
+def priced_models(language_models: Sequence[LanguageModel], at: datetime | None = None) -> list[PricedModel]:
     """These models with their prices. One query."""
     now = at or timezone.now()
     own: dict[int, list[OwnPrice]] = {}
-    for row in ModelPrice.objects.filter(model__in=models).order_by("valid_from"):
+    for row in ModelPrice.objects.filter(model__in=language_models).order_by("valid_from"):
         own.setdefault(row.model_id, []).append(own_price_of(row))
-    return [_priced(model, own.get(model.pk, []), now) for model in models]
+    return [_priced(model, own.get(model.pk, []), now) for model in language_models]
 
 
 def _priced(model: LanguageModel, own: Sequence[OwnPrice], now: datetime) -> PricedModel:

@@ -38,10 +38,10 @@ def check_knobs(content: CallSettingsContent, context_window: int) -> None:
         raise ChangeRefused(
             "reasoning_effort", f"Give one word of lower-case letters, for example {', '.join(EFFORTS[2:5])}."
         )
-    most = most_output(context_window)
-    if content.max_output_tokens is not None and not 1 <= content.max_output_tokens <= most:
+    limit = most_output(context_window)
+    if content.max_output_tokens is not None and not 1 <= content.max_output_tokens <= limit:
         raise ChangeRefused(
             "max_output_tokens",
-            f"Give a whole number from 1 to {most:,}. That is half of the model’s context window of "
+            f"Give a whole number from 1 to {limit:,}. That is half of the model’s context window of "
             f"{context_window:,} tokens: the other half is for the conversation.",
         )

@@ -28,9 +28,9 @@ def note_listed(provider: Provider, names: Collection[str], *, answered: str = "
     with transaction.atomic():
         if not Provider.objects.filter(pk=provider.pk, base_url=provider.base_url).exists():
             return  # it leads elsewhere by now
-        models = LanguageModel.objects.select_for_update(of=("self",)).select_related("provider")
-        models = models.defer("provider__api_key").filter(provider=provider)
-        for model in models if is_of_use else models.filter(name=answered):
+        language_models = LanguageModel.objects.select_for_update(of=("self",)).select_related("provider")
+        language_models = language_models.defer("provider__api_key").filter(provider=provider)
+        for model in language_models if is_of_use else language_models.filter(name=answered):
             is_missing = model.name != answered and not is_listed(model.name, names, families)
             if is_missing == (model.missing_since is not None):
                 continue

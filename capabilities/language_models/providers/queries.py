@@ -26,14 +26,14 @@ MAX_MISSING = 5
 
 def providers_shown() -> Sequence[Provider]:
     """Providers with their models, these models' agents and tests; keys stay where they are. Four queries."""
-    models = LanguageModel.objects.order_by("pk").prefetch_related(
+    language_models = LanguageModel.objects.order_by("pk").prefetch_related(
         Prefetch("agents", Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")),
         "connection_tests",
     )
     return list(
         Provider.objects.defer("api_key")
         .annotate(has_key=Case(When(api_key="", then=Value(False)), default=Value(True), output_field=BooleanField()))
-        .prefetch_related(Prefetch("models", models))
+        .prefetch_related(Prefetch("models", language_models))
         .order_by("name", "pk")
     )
 
@@ -56,16 +56,16 @@ def model_or_404(provider: Provider, model_id: UUID) -> LanguageModel:
 
 def models_by_name() -> QuerySet[LanguageModel]:
     """Models by the name of their provider, which is at hand, and by their own."""
-    models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
-    return models.order_by("provider__name", "name")
+    language_models = LanguageModel.objects.select_related("provider").defer("provider__api_key")
+    return language_models.order_by("provider__name", "name")
 
 
 def models_of(provider: Provider) -> Sequence[LanguageModel]:
     """Models of the provider, each with the agents that use it and the result of its last test. Three queries."""
     agents = Agent.objects.only("organisation_id", "name", "slug", "model_id").order_by("name")
-    models = LanguageModel.objects.filter(provider=provider)
-    models = models.prefetch_related(Prefetch("agents", agents), "connection_tests")
-    return list(models.order_by("pk"))
+    language_models = LanguageModel.objects.filter(provider=provider)
+    language_models = language_models.prefetch_related(Prefetch("agents", agents), "connection_tests")
+    return list(language_models.order_by("pk"))
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ class MissingModel:
 def missing_models() -> list[MissingModel]:
     """The first few, by provider and name. One query, two where there are any."""
     used = Exists(Agent.objects.filter(Q(model=OuterRef("pk")) | Q(fallback_model=OuterRef("pk"))))
-    models = list(models_by_name().exclude(missing_since=None).filter(used)[:MAX_MISSING])
-    if not models:
+    language_models = list(models_by_name().exclude(missing_since=None).filter(used)[:MAX_MISSING])
+    if not language_models:
         return []
-    users = Agent.objects.filter(Q(model__in=models) | Q(fallback_model__in=models)).order_by("name")
+    users = Agent.objects.filter(Q(model__in=language_models) | Q(fallback_model__in=language_models)).order_by("name")
     rows = list(users.values_list("name", "model_id", "fallback_model_id"))
     return [
         MissingModel(model.provider, model.name, [name for name, *used in rows if model.pk in used][:4])
-        for model in models
+        for model in language_models
     ]
 
 

@@ -125,8 +125,10 @@ def delete_provider(provider: Provider, *, actor: Membership) -> None:
         raise ProviderRefused(
             "provider", f"{users} would have no model: choose another model there first.", code="in_use"
         )
-    models = list(LanguageModel.objects.filter(provider=provider).order_by("pk").values_list("name", flat=True))
-    record("provider.delete", provider, actor=actor, before=_audited(provider) | {"models": models})
+    language_models = list(
+        LanguageModel.objects.filter(provider=provider).order_by("pk").values_list("name", flat=True)
+    )
+    record("provider.delete", provider, actor=actor, before=_audited(provider) | {"models": language_models})
     provider.delete()
     touch_registry(actor.organisation_id)
 
@@ -216,11 +218,11 @@ def _write(provider: Provider, content: ProviderContent) -> None:
     provider.save()
 
 
-def _forget_learned(models: QuerySet[LanguageModel]) -> dict[str, str]:
+def _forget_learned(language_models: QuerySet[LanguageModel]) -> dict[str, str]:
     """Forget the lessons about another address or another model's name, and that the models are not listed. Return the
     change for the audit; empty where nothing was learned."""
-    models.exclude(missing_since=None).update(missing_since=None)
-    return {"learned": "forgotten"} if models.exclude(learned=[]).update(learned=[]) else {}
+    language_models.exclude(missing_since=None).update(missing_since=None)
+    return {"learned": "forgotten"} if language_models.exclude(learned=[]).update(learned=[]) else {}
 
 
 def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None:

@@ -242,7 +242,7 @@ def accounts_connect(request: MemberRequest, org: str, credential: str) -> HttpR
     row = own_account_or_404(member, credential)
     is_oauth = row.kind == CredentialKind.OAUTH
     form = AccountForm(request.POST if request.method == "POST" else None, credential=row)
-    back = own_path(request, request.POST.get("next") or request.GET.get("next") or "")
+    back_url = own_path(request, request.POST.get("next") or request.GET.get("next") or "")
     if not is_oauth and form.is_valid():
         try:
             connect_account(row, form.values(), actor=member)
@@ -250,10 +250,10 @@ def accounts_connect(request: MemberRequest, org: str, credential: str) -> HttpR
             show_refusal(form, error)
         else:
             messages.success(request, f"Your account for {row} is connected.")
-            return redirect(back or reverse("accounts", args=[org]))
+            return redirect(back_url or reverse("accounts", args=[org]))
     if not is_oauth:
         ask_secrets_again(form)
-    context = {"credential": row, "secret": own_secret(row), "form": form, "is_oauth": is_oauth, "next": back}
+    context = {"credential": row, "secret": own_secret(row), "form": form, "is_oauth": is_oauth, "next": back_url}
     status = 200 if is_oauth else status_of(form)
     return render(request, "capabilities/running/credentials/accounts_connect.html", context, status=status)
 

@@ -44,13 +44,13 @@ def cut_text(name: str, text: str, *, whole: bool, limit: int = TEXT_LIMIT) -> d
 
 
 def readable(
-    context: ToolContext, html: str, *, main: bool, until: float, most: int = TEXT_LIMIT
+    context: ToolContext, html: str, *, main: bool, until: float, limit: int = TEXT_LIMIT
 ) -> tuple[str, str, bool]:
     """Return title and text of a page, and whether they are all of it. Raises ToolError."""
     try:
         found = confined.run(
             "page",
-            {"html": html[: HTML_LIMIT + 1], "most": most, "seconds": PARSE_SECONDS, "main": main},
+            {"html": html[: HTML_LIMIT + 1], "most": limit, "seconds": PARSE_SECONDS, "main": main},
             context.organisation_id,
             wait=until - time.monotonic(),
             stopped=context.stopped,

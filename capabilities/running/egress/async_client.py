@@ -96,11 +96,11 @@ class AsyncGuardedBackend(httpcore2.AnyIOBackend):
             self.guard.check(host, address, port)
         failure: Exception = httpcore2.ConnectError(f"{host} has no address.")
         for address in addresses:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if until is None else until - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 raise httpcore2.ConnectTimeout(f"{host} was not connected to in time.")
             try:
-                return await super().connect_tcp(address, port, left, local_address, socket_options)
+                return await super().connect_tcp(address, port, remaining, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -211,8 +211,8 @@ class _LimitedBody(httpx2.AsyncByteStream):
                 yield part
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
-        left = self.until - anyio.current_time()
-        seconds = left if self.idle is None else min(self.idle, left)
+        remaining = self.until - anyio.current_time()
+        seconds = remaining if self.idle is None else min(self.idle, remaining)
         try:
             with anyio.fail_after(max(0.0, seconds)):
                 return await anext(pieces, None)

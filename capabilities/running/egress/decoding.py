@@ -21,23 +21,23 @@ def decoder(coding: str) -> Callable[[bytes, int], bytes]:
     """
     coding = coding.strip().lower()
     if coding in ("", "identity"):
-        return lambda piece, most: piece
+        return lambda piece, limit: piece
     if coding not in ("gzip", "x-gzip", "deflate"):
         return _unknown_coding
     inflate = None
 
-    def decode(piece: bytes, most: int) -> bytes:
+    def decode(piece: bytes, limit: int) -> bytes:
         nonlocal inflate
         if inflate is None:  # "deflate" comes with a zlib header, or, from some servers, without any
             bare = coding == "deflate" and piece[:1] and piece[0] & 0x0F != 8
             inflate = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
         try:
-            return inflate.decompress(inflate.unconsumed_tail + piece, most)
+            return inflate.decompress(inflate.unconsumed_tail + piece, limit)
         except zlib.error as error:
             raise EgressFailed("The answer is compressed, and damaged.") from error
 
     return decode
 
 
-def _unknown_coding(piece: bytes, most: int) -> bytes:
+def _unknown_coding(piece: bytes, limit: int) -> bytes:
     raise EgressFailed("The answer is compressed in a way that was not asked for.")

@@ -218,7 +218,7 @@ def _error_text(answer: Fetched, credential: Credential, context: ToolContext, u
     text = masked_in(text, credential.secrets)  # before it is cut, or half a secret would be known by nobody as one
     if kind in PAGES:
         try:
-            title, text, _ = readable(context, text, main=True, until=until, most=ERROR_CHARS)
+            title, text, _ = readable(context, text, main=True, until=until, limit=ERROR_CHARS)
         except ToolError:
             return ""
         text = f"{title} {text}"

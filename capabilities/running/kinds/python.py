@@ -136,7 +136,7 @@ def _http(credential: Credential, context: ToolContext) -> Any:
     only at the first request: later ones may have changed something, and the code would do that again."""
     asked = 0
 
-    def refused(answer: Fetched, left: float) -> Credential | None:
+    def refused(answer: Fetched, remaining: float) -> Credential | None:
         if credential.secret_id is None:
             return None
         try:
@@ -145,7 +145,7 @@ def _http(credential: Credential, context: ToolContext) -> Any:
                 answer.status,
                 answer.headers.get("www-authenticate", ""),
                 membership_id=context.membership_id,
-                at_most=max(0.0, left),
+                at_most=max(0.0, remaining),
             )
         except (LinkNeeded, ToolError) as error:
             if isinstance(error, LinkNeeded) and asked == 1:

@@ -54,8 +54,8 @@ def run(work: Coroutine[Any, Any, T], *, seconds: float, stopped: threading.Even
     future = submit(work)
     until = time.monotonic() + seconds + GRACE
     while True:
-        left = until - time.monotonic()
-        concurrent.futures.wait([future], timeout=max(0.0, min(LOOK_EVERY if stopped else left, left)))
+        remaining = until - time.monotonic()
+        concurrent.futures.wait([future], timeout=max(0.0, min(LOOK_EVERY if stopped else remaining, remaining)))
         if future.done():
             return future.result()
         if stopped is not None and stopped.is_set():

@@ -276,7 +276,7 @@ async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
         try:
             await _watch_once(address, on_change, is_first)
             return
-        except _NotTold:
+        except _NoListChanges:
             return
         except _WentIdle:
             while not pool().is_open(address):
@@ -292,7 +292,7 @@ async def watch(address: ServerAddress, on_change: Callable[[], None]) -> None:
         backoff = min(MOST_BACKOFF, backoff * 2)
 
 
-class _NotTold(Exception):
+class _NoListChanges(Exception):
     """Server that does not announce changes."""
 
 
@@ -309,13 +309,13 @@ async def _watch_once(address: ServerAddress, on_change: Callable[[], None], is_
         conversation = session.conversation
         tools = conversation.server_capabilities.tools if conversation.server_capabilities else None
         if tools is None or not tools.list_changed:
-            raise _NotTold
+            raise _NoListChanges
         if not is_first:
             on_change()
         if conversation.is_modern:
             async with listen(conversation, tools_list_changed=True) as events:
                 if not events.honored.tools_list_changed:
-                    raise _NotTold
+                    raise _NoListChanges
                 with suppress(SubscriptionLost):
                     async for _ in events:
                         on_change()

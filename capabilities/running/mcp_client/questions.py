@@ -142,5 +142,5 @@ def _address(url: Any) -> str:
     return str(url)
 
 
-def _word(value: Any, most: int = MAX_LABEL) -> str:
-    return readable(value)[0].strip()[:most] if isinstance(value, str) else ""
+def _word(value: Any, limit: int = MAX_LABEL) -> str:
+    return readable(value)[0].strip()[:limit] if isinstance(value, str) else ""

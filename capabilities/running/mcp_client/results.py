@@ -62,11 +62,11 @@ class _Parsed:
         """A text, or other JSON as one."""
         self.add_text(value if isinstance(value, str) else json.dumps(finite(value)[0], ensure_ascii=False))
 
-    def word(self, value: Any, most: int = MAX_NAME) -> str:
+    def word(self, value: Any, limit: int = MAX_NAME) -> str:
         """A short text in one line."""
         shown, was_hidden = readable(value) if isinstance(value, str) else ("", False)
         self.has_hidden = self.has_hidden or was_hidden
-        return " ".join(shown.split())[:most]
+        return " ".join(shown.split())[:limit]
 
 
 def result_of(sent: Mapping[str, Any]) -> ToolResult:

@@ -44,9 +44,9 @@ class OutOfTime(Exception):
 class HostCalls:
     """The host functions of one run: counted, and none past its deadline (of time.monotonic)."""
 
-    def __init__(self, host: HostFunctions, *, most: int, deadline: float) -> None:
+    def __init__(self, host: HostFunctions, *, limit: int, deadline: float) -> None:
         self._host = host
-        self._most = most
+        self._limit = limit
         self._deadline = deadline
         self._local = 0
         self.requests = 0
@@ -106,13 +106,13 @@ class HostCalls:
     def _asked(self, method: str, url: Any, params: Any, headers: Any, content: bytes | None) -> dict[str, Any]:
         address = _address(url, params)
         self.requests += 1
-        if self.requests > self._most:
-            raise TooManyCalls(f"http_get and http_post can be called {self._most:,} times in one run.")
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        if self.requests > self._limit:
+            raise TooManyCalls(f"http_get and http_post can be called {self._limit:,} times in one run.")
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             raise OutOfTime
         try:
-            answer = self._host.http(method, address, headers=_headers(headers), content=content, timeout=left)
+            answer = self._host.http(method, address, headers=_headers(headers), content=content, timeout=remaining)
         except HostError as error:
             if time.monotonic() >= self._deadline:
                 raise OutOfTime from None

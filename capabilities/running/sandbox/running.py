@@ -35,7 +35,7 @@ def run_python(
     value as plain JSON, or an error that says what to write instead. Takes at most the limit's seconds and one more.
     What `host.http` raises beside HostError goes through.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     if max(map(len, (code, *helpers.values()))) > MAX_CODE:
         return SandboxResult(error=RunError("Unavailable", f"The code is longer than {MAX_CODE:,} characters."))
     if runtime not in RUNTIMES:
@@ -44,16 +44,16 @@ def run_python(
     if not ready.has(runtime):
         return SandboxResult(error=RunError("Unavailable", ready.reason(runtime)))
     try:
-        with _places.taken(organisation_id, begun + limits.seconds, stopped):
-            left = replace(limits, seconds=max(0.05, begun + limits.seconds - time.monotonic()))
+        with _places.taken(organisation_id, started + limits.seconds, stopped):
+            remaining = replace(limits, seconds=max(0.05, started + limits.seconds - time.monotonic()))
             if runtime == "monty":
-                result = run_monty(code, arguments, helpers=helpers, limits=left, host=host, stopped=stopped)
+                result = run_monty(code, arguments, helpers=helpers, limits=remaining, host=host, stopped=stopped)
             else:
                 result = run_full(
                     code,
                     arguments,
                     helpers=helpers,
-                    limits=left,
+                    limits=remaining,
                     host=host,
                     organisation_id=organisation_id,
                     stopped=stopped,
@@ -62,4 +62,4 @@ def run_python(
         result = SandboxResult(error=RunError("Busy", "Too many Python tools are running: try again in a moment."))
     if result.error is not None and not result.error.advice:
         result = replace(result, error=replace(result.error, advice=advice_for(result.error, runtime)))
-    return replace(result, seconds=time.monotonic() - begun)
+    return replace(result, seconds=time.monotonic() - started)

@@ -67,8 +67,8 @@ def choose(text: str, tools: Sequence[Tool]) -> Filled | None:
     message = Message(text)
     asked_for = [(score, tool) for score, tool in rank(message, tools) if is_asked_for(message, tool)][:TRIED]
     filled = [(score, fill(tool, text)) for score, tool in asked_for]
-    fitting = [(score - MISSING * len(each.missing), each) for score, each in filled if _has_use(message, each)]
-    return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
+    candidates = [(score - MISSING * len(each.missing), each) for score, each in filled if _has_use(message, each)]
+    return max(candidates, key=lambda pair: pair[0])[1] if candidates else None
 
 
 def rank(message: Message, tools: Sequence[Tool]) -> list[tuple[float, Tool]]:

@@ -110,7 +110,7 @@ def _behind(ordered: Keyset[M], taken: list[M]) -> QuerySet[M]:
 
 
 def begun(request: Request, ordered: Keyset[M]) -> Keyset[M]:
-    """The rows behind the query's cursor. Raises ValidationError for one that no list in this order wrote."""
+    """Return the rows behind the query's cursor. Raises ValidationError for one that no list in this order wrote."""
     cursor = request.query_params.get("cursor")
     rows = ordered.rows if cursor is None else ordered.rows_behind(cursor)
     if rows is None:

@@ -34,17 +34,17 @@ class CreateModels(Operation):
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         existing = set(schema_editor.connection.introspection.table_names()) if self.keeps_existing else set()
-        for model in self._models(app_label, schema_editor, to_state):
+        for model in self._model_classes(app_label, schema_editor, to_state):
             if model._meta.db_table not in existing:
                 schema_editor.create_model(model)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        for model in reversed(self._models(app_label, schema_editor, from_state)):
+        for model in reversed(self._model_classes(app_label, schema_editor, from_state)):
             schema_editor.delete_model(model)
 
-    def _models(self, app_label: str, schema_editor: Any, state: Any) -> list[Any]:
-        models = [state.apps.get_model(app_label, operation.name) for operation in self.operations]
-        return [model for model in models if self.allow_migrate_model(schema_editor.connection.alias, model)]
+    def _model_classes(self, app_label: str, schema_editor: Any, state: Any) -> list[Any]:
+        model_classes = [state.apps.get_model(app_label, operation.name) for operation in self.operations]
+        return [model for model in model_classes if self.allow_migrate_model(schema_editor.connection.alias, model)]
 
     def describe(self) -> str:
         return f"Create {len(self.operations)} models"

@@ -86,10 +86,10 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 def _rounded(moment: datetime) -> datetime:
     """Round a moment up, so that eight hours from now is not shown as seven, a second later."""
-    left = moment - now()
-    if left < timedelta(minutes=1):
+    remaining = moment - now()
+    if remaining < timedelta(minutes=1):
         return moment
-    return moment + (timedelta(minutes=30) if left > timedelta(hours=1) else timedelta(seconds=30))
+    return moment + (timedelta(minutes=30) if remaining > timedelta(hours=1) else timedelta(seconds=30))
 
 
 @register.filter

@@ -39,10 +39,10 @@ def events_between(context: ToolContext, first: datetime, last: datetime) -> Que
     return mine.filter((once & Q(ends_at__gt=first)) | (~once & ~ended) | (~once & Q(repeat_until=None)))
 
 
-def occurrences(events: Iterable[CalendarEvent], first: datetime, last: datetime, most: int) -> list[Occurrence]:
+def occurrences(events: Iterable[CalendarEvent], first: datetime, last: datetime, limit: int) -> list[Occurrence]:
     """The earliest occurrences that touch the time from `first` to `last`, at most so many, in order."""
     found = (each for event in events for each in _occurrences_of(event, first, last))
-    return nsmallest(most, found, key=lambda each: (each.start, each.event.number))
+    return nsmallest(limit, found, key=lambda each: (each.start, each.event.number))
 
 
 def _occurrences_of(event: CalendarEvent, first: datetime, last: datetime) -> Iterator[Occurrence]:

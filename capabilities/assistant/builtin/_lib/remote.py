@@ -97,10 +97,10 @@ class Remote:
         return self.base_url.rstrip("/") + path + (f"?{urlencode(asked)}" if asked else "")
 
     def seconds_left(self) -> float:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
             raise ToolError(f"{self.title} did not answer in time.", nothing_came=True)
-        return left
+        return remaining
 
     def good(self, answer: Fetched, missing: str = "") -> Fetched:
         """The answer, if its status says that it is one."""

@@ -86,17 +86,17 @@ def line_matcher(context: ToolContext, pattern: str, regex: bool, ignore_case: b
 
 def matching(is_match: Callable[[str], bool]) -> Matcher:
     """The matcher of a plain function."""
-    return lambda lines, most: list(islice((index for index, line in enumerate(lines) if is_match(line)), most))
+    return lambda lines, limit: list(islice((index for index, line in enumerate(lines) if is_match(line)), limit))
 
 
 def _regex_matcher(context: ToolContext, pattern: str, ignore_case: bool) -> Matcher:
     deadline = time.monotonic() + context.timeout * 0.9
 
-    def matches(lines: Sequence[str], most: int) -> Sequence[int]:
-        arguments = {"pattern": pattern, "ignore_case": ignore_case, "lines": lines, "most": most}
-        left = max(0.0, deadline - time.monotonic())
+    def matches(lines: Sequence[str], limit: int) -> Sequence[int]:
+        arguments = {"pattern": pattern, "ignore_case": ignore_case, "lines": lines, "most": limit}
+        remaining = max(0.0, deadline - time.monotonic())
         found: list[int] | None = run(
-            "pattern", arguments, context.organisation_id, seconds=left, wait=left, stopped=context.stopped
+            "pattern", arguments, context.organisation_id, seconds=remaining, wait=remaining, stopped=context.stopped
         )
         if found is None:
             raise ToolError("The regular expression is malformed, too large, or uses look-around or back references.")
@@ -108,13 +108,13 @@ def _regex_matcher(context: ToolContext, pattern: str, ignore_case: bool) -> Mat
 
 def _batches(lines: Iterator[SourceLine]) -> Iterator[list[SourceLine]]:
     batch: list[SourceLine] = []
-    most, size = FIRST_BATCH, 0
+    limit, size = FIRST_BATCH, 0
     for line in lines:
         batch.append(line)
         size += len(line.text) + 1
-        if size >= most:
+        if size >= limit:
             yield batch
-            batch, most, size = [], min(most * 4, LARGEST_BATCH), 0
+            batch, limit, size = [], min(limit * 4, LARGEST_BATCH), 0
     if batch:
         yield batch
 
@@ -124,13 +124,13 @@ def _lines(
 ) -> Iterator[SourceLine]:
     """Each line to search, until the bytes or the time are used up."""
     deadline = time.monotonic() + min(SEARCH_SECONDS, context.timeout / 2)
-    left = SEARCH_BYTES
+    remaining = SEARCH_BYTES
     for name, content in _contents(context, path, wanted, skip):
-        left -= len(content.data)
+        remaining -= len(content.data)
         if content.truncated:
             notes.add(f"Of files over {workspace.READ_LIMIT} bytes only the beginning was searched.")
         for number, line in enumerate(lines_of(text_of(content) or ""), start=1):
-            if context.stopped.is_set() or time.monotonic() > deadline or left < 0:
+            if context.stopped.is_set() or time.monotonic() > deadline or remaining < 0:
                 notes.add("The search stopped before its end: name a smaller folder, or fewer files.")
                 return
             if len(line) > LINE_LIMIT:

@@ -43,11 +43,11 @@ def saved_or_shown(
     )
 
 
-def preview_page(request: MemberRequest, preview: Preview, *, title: str, back: str) -> HttpResponse:
+def preview_page(request: MemberRequest, preview: Preview, *, title: str, back_url: str) -> HttpResponse:
     """Show a change before it is saved, on a page of its own: what was sent is sent again from there."""
     context = {
         "title": title,
-        "back": back,
+        "back": back_url,
         "sent": [(name, value) for name, values in request.POST.lists() if name not in _OWN_FIELDS for value in values],
         **shown_preview(preview),
     }
@@ -61,7 +61,7 @@ def require_giver(member: Membership) -> None:
         raise PermissionDenied("This needs the admin right agents or toolkits.")
 
 
-def giving_page(request: MemberRequest, member: Membership, names: Sequence[str], *, back: str) -> HttpResponse:
+def giving_page(request: MemberRequest, member: Membership, names: Sequence[str], *, back_url: str) -> HttpResponse:
     """Show the form, and its outcome: the change is shown where somebody feels it, and saved from there. The caller has
     asked `require_giver`."""
     form = RecipientsForm(request.POST if request.method == "POST" else None)
@@ -75,13 +75,13 @@ def giving_page(request: MemberRequest, member: Membership, names: Sequence[str]
             show_refusal(form, error)
         else:
             if isinstance(done, Preview):
-                return preview_page(request, done, title=_title(names), back=back)
+                return preview_page(request, done, title=_title(names), back_url=back_url)
             messages.success(request, sentence_of(to, names))
-            return redirect(back)
+            return redirect(back_url)
     context = {
         "title": _title(names),
         "names": names,
-        "back": back,
+        "back": back_url,
         "must_choose": True,
         "recipients_of": "it" if len(names) == 1 else "them",
         **recipient_choices(member, form),

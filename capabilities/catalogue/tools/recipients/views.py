@@ -19,4 +19,4 @@ def tool_give(request: MemberRequest, org: str, name: str) -> HttpResponse:
     member = member_or_404(request)
     require_giver(member)
     tool = shown_tool_or_404(name)
-    return giving_page(request, member, [tool.name], back=reverse("tool_detail", args=[org, tool.name]))
+    return giving_page(request, member, [tool.name], back_url=reverse("tool_detail", args=[org, tool.name]))

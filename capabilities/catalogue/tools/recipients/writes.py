@@ -48,8 +48,8 @@ def sentence_of(recipients: Recipients, names: Sequence[str]) -> str:
     """Return who has the tools now, as a sentence for people; empty for nobody."""
     if recipients.is_nobody or not names:
         return ""
-    kit = recipients.new_toolkit or recipients.toolkit
-    parts = [f"in the toolkit {kit}"] if kit else []
+    toolkit = recipients.new_toolkit or recipients.toolkit
+    parts = [f"in the toolkit {toolkit}"] if toolkit else []
     if recipients.agents:
-        parts.append(f"{'for' if kit else 'with'} {', '.join(recipients.agents)}")
+        parts.append(f"{'for' if toolkit else 'with'} {', '.join(recipients.agents)}")
     return f"{'It is' if len(names) == 1 else 'They are'} {' '.join(parts)} now."

@@ -87,8 +87,8 @@ def begin_sign_in(
     now = timezone.now()
     with transaction.atomic():
         OAuthSignIn.objects.filter(expires_at__lt=now - TO_COME_BACK).delete()
-        begun = OAuthSignIn.objects.filter(membership=actor, used_at=None, expires_at__gt=now)
-        if begun.count() >= MOST_BEGUN:
+        open_sign_ins = OAuthSignIn.objects.filter(membership=actor, used_at=None, expires_at__gt=now)
+        if open_sign_ins.count() >= MOST_BEGUN:
             raise OAuthRefused("Too many sign-ins were begun: wait ten minutes.", is_lasting=False)
         OAuthSignIn.objects.create(
             organisation_id=actor.organisation_id,

@@ -48,9 +48,9 @@ def run(
 ) -> SandboxResult:
     """Run the tool's entry with these arguments; with `only_load` its module alone. Never raises for what the code
     does."""
-    begun = time.monotonic()
-    deadline = begun + limits.seconds
-    calls = HostCalls(host, most=limits.host_calls, deadline=deadline)
+    started = time.monotonic()
+    deadline = started + limits.seconds
+    calls = HostCalls(host, limit=limits.host_calls, deadline=deadline)
     try:
         request = _request(code, arguments, helpers, limits, host, only_load)
         zygote = zygote_of(organisation_id)
@@ -83,7 +83,7 @@ def run(
         value=value,
         error=failed,
         printed="".join(conversation.printed),
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - started,
         host_calls=calls.requests,
     )
 
@@ -120,7 +120,7 @@ class _Conversation:
         self._stopped = stopped
         self._buffer = bytearray()
         self._lines = deque[bytearray]()
-        self._left = 2 * limits.output + SLACK
+        self._remaining = 2 * limits.output + SLACK
         self._messages = JsonMessages(MOST_VALUES, most_values_of_one=MOST_VALUES_OF_MESSAGE)
         self._printable = limits.output
         self.printed: list[str] = []
@@ -168,8 +168,8 @@ class _Conversation:
                 continue
             if not chunk:
                 raise FullEnded(self._exit(None))
-            self._left -= len(chunk)
-            if self._left < 0:
+            self._remaining -= len(chunk)
+            if self._remaining < 0:
                 raise FullEnded(RunError("Output", f"It wrote more than {self._limits.output:,} bytes."))
             self._buffer += chunk
             if b"\n" in chunk:
@@ -191,12 +191,12 @@ class _Conversation:
     def _wait(self) -> None:
         """Wait until the socket is ready. Raises FullEnded at the deadline, and when stopped."""
         while True:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
+            remaining = self._deadline - time.monotonic()
+            if remaining <= 0:
                 raise FullEnded(self._too_long())
             if self._stopped.is_set():
                 raise FullEnded(RunError("Stopped", "The run was stopped."))
-            if self._selector.select(min(LOOK_EVERY, left)):
+            if self._selector.select(min(LOOK_EVERY, remaining)):
                 return
 
     def _print(self, text: Any) -> None:

@@ -219,12 +219,12 @@ class Output:
 
     def __init__(self, channel: Channel, limit: int) -> None:
         self._channel = channel
-        self._left = limit
+        self._remaining = limit
 
     def write(self, text: str) -> int:
-        part = str(text)[: max(0, self._left)]
+        part = str(text)[: max(0, self._remaining)]
         if part:
-            self._left -= len(part)
+            self._remaining -= len(part)
             self._channel.send({"printed": part})
         return len(text)
 
@@ -244,7 +244,7 @@ def call(file: int, program: bytes) -> None:
     os.environ.clear()
     os.environ.update({"TZ": request["timezone"], "HOME": TMP, "TMPDIR": TMP, "LC_ALL": "C.UTF-8"})
     time.tzset()
-    for name, most in (
+    for name, bound in (
         (resource.RLIMIT_AS, limits["memory"] + BASE_MEMORY),
         (resource.RLIMIT_CPU, int(limits["seconds"]) + 2),
         (resource.RLIMIT_FSIZE, TMP_BYTES),
@@ -254,7 +254,7 @@ def call(file: int, program: bytes) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
-        resource.setrlimit(name, (most, most))
+        resource.setrlimit(name, (bound, bound))
     drop_capabilities()
     set_filter(program)
     sys.stdin = io.StringIO()

@@ -64,8 +64,8 @@ def run(
     stopped: threading.Event,
 ) -> SandboxResult:
     """Run the tool's entry with these arguments. Never raises for what the code does."""
-    begun = time.monotonic()
-    loading = Loading(limits, host, stopped, begun)
+    started = time.monotonic()
+    loading = Loading(limits, host, stopped, started)
     value, error = None, None
     try:
         with (
@@ -92,7 +92,7 @@ def run(
         value=value,
         error=error,
         printed=loading.printed.text,
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - started,
         host_calls=loading.calls.requests,
     )
 
@@ -129,13 +129,13 @@ class Printed:
     """Printed text of the code, cut at the limit: the rest is dropped, not kept."""
 
     def __init__(self, limit: int) -> None:
-        self._left = limit
+        self._remaining = limit
         self._parts: list[str] = []
 
     def __call__(self, stream: str, text: str) -> None:
-        if self._left > 0:
-            part = text[: self._left]
-            self._left -= len(part)
+        if self._remaining > 0:
+            part = text[: self._remaining]
+            self._remaining -= len(part)
             self._parts.append(part)
 
     @property
@@ -146,10 +146,10 @@ class Printed:
 class Loading:
     """One session: the code that is fed to it, one piece after another, and what that asks of the host."""
 
-    def __init__(self, limits: Limits, host: HostFunctions, stopped: threading.Event, begun: float) -> None:
+    def __init__(self, limits: Limits, host: HostFunctions, stopped: threading.Event, started: float) -> None:
         self.limits = limits
-        self.deadline = begun + limits.seconds
-        self.calls = HostCalls(host, most=limits.host_calls, deadline=self.deadline)
+        self.deadline = started + limits.seconds
+        self.calls = HostCalls(host, limit=limits.host_calls, deadline=self.deadline)
         self.printed = Printed(limits.output)
         self.stopped = stopped
         self.modules: dict[str, Any] = {}

@@ -180,7 +180,7 @@ def test_invalid_arguments_are_refused_with_a_message(
 
 
 def test_journals_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "A_JOURNAL", replace(journals.A_JOURNAL, most=1))
+    monkeypatch.setattr(journals, "A_JOURNAL", replace(journals.A_JOURNAL, limit=1))
     write(as_alice, "a", "b")
 
     with pytest.raises(ToolError, match="All 1 journals are in use"):

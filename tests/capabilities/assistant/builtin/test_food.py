@@ -93,7 +93,7 @@ def test_invalid_arguments_are_refused_with_a_message(
 
 
 def test_recipes_and_a_search_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(household, "A_RECIPE", replace(household.A_RECIPE, most=2))
+    monkeypatch.setattr(household, "A_RECIPE", replace(household.A_RECIPE, limit=2))
     monkeypatch.setattr(food, "SEARCH_LIMIT", 1)
     for name in ("b", "a"):
         as_alice("recipe_save", name=name, ingredients=["x"])

@@ -85,7 +85,7 @@ def test_invalid_arguments_are_refused_with_a_message(
 
 
 def test_lists_and_items_are_limited(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(household, "A_LIST", replace(household.A_LIST, most=1))
+    monkeypatch.setattr(household, "A_LIST", replace(household.A_LIST, limit=1))
     monkeypatch.setattr(household, "ITEMS", 3)
     pack(as_alice)
 

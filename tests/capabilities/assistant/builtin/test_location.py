@@ -89,7 +89,7 @@ def test_invalid_arguments_are_refused_with_a_message(
 
 
 def test_places_are_limited_but_can_be_replaced(as_alice: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(household, "A_PLACE", replace(household.A_PLACE, most=1))
+    monkeypatch.setattr(household, "A_PLACE", replace(household.A_PLACE, limit=1))
     as_alice("location_save", **BERLIN)
     as_alice("location_save", **BERLIN)
 
