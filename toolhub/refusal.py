@@ -6,4 +6,5 @@ from typing import NoReturn
 
 
 def refuse(sentence: str) -> NoReturn:
+    """Refuse to start, with one sentence. Raises SystemExit."""
     raise SystemExit(f"toolhub cannot start: {sentence}")

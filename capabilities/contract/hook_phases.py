@@ -304,10 +304,11 @@ def run_before_call(
     outside: Outside,
     effective: TakeEffect = as_written,
 ) -> PhaseResult[HookedCall]:
-    """A hook whose arguments do not fit the tool's schema has failed, and they do not count.
+    """Run the hooks of `before_tool_call`. One whose arguments do not fit the tool's schema has failed, and they do not
+    count: HookFailed, which it raises itself, becomes a trace.
 
-    Conditions and Python hooks look at the arguments as they take effect; a hook that can keep the call back matches
-    an argument of which nobody knows it. A hook that failed and must not let the call through denies it.
+    Conditions and Python hooks look at the arguments as they take effect; a hook that can keep the call back matches an
+    argument of which nobody knows it. A hook that failed and must not let the call through denies it.
     """
     python = _Python(outside, outside.clock())
 

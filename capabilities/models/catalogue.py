@@ -188,6 +188,7 @@ class ToolVersion(TenantModel):
         return f"{self.tool.name} v{self.number}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save a new row. Raises TypeError for a version that is stored: none is ever changed."""
         if self.pk is not None:
             raise TypeError("A tool version is never changed: write the next one.")
         super().save(*args, **kwargs)

@@ -56,6 +56,7 @@ class HelperVersion(TenantModel):
         return f"{self.module.name} v{self.number}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save a new row. Raises TypeError for a version that is stored: none is ever changed."""
         if self.pk is not None:
             raise TypeError("A version of a helper module is never changed: write the next one.")
         super().save(*args, **kwargs)

@@ -162,16 +162,19 @@ class Registry:
                 raise ValueError(f"Tool {each.name} needs a service that no module declares: {each.service}.")
 
     def add_category(self, spec: CategorySpec) -> None:
+        """Add a category. Raises ValueError where another has its name."""
         known = self.categories.setdefault(spec.name, spec)
         if known != spec:
             raise ValueError(f"Category {spec.name} is declared twice.")
 
     def add_service(self, spec: ServiceSpec) -> None:
+        """Add a service. Raises ValueError where another has its name."""
         known = self.services.setdefault(spec.name, spec)
         if known != spec:
             raise ValueError(f"Service {spec.name} is declared twice.")
 
     def add_tool(self, tool: BuiltinTool) -> None:
+        """Add a tool. Raises ValueError where another function has its name."""
         known = self.tools.get(tool.name)
         if known is not None and _qualified_name(known.function) != _qualified_name(tool.function):
             raise ValueError(f"Tool {tool.name} is declared twice.")
@@ -205,11 +208,12 @@ def tool(
 
     Its first parameter is the ToolContext; the others, typed for pydantic (`Annotated[str, Field(description=...)]`),
     become the JSON Schema. The docstring is the description that the model reads. `human_format` is the one-line
-    display of a call, a format string over the arguments: "Adding task: {title}". `timeout` is in seconds.
-    `on_crash` is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be
-    set up before it works; its values are in `context.service`. `complaint` is a sentence for arguments that do not
-    fit, where the tool has one of its own. `untrusted` and `in_untrusted` are explained in capabilities.contract.trust;
-    with `reads_with` a call that only reads is not asked for behind text from outside.
+    display of a call, a format string over the arguments: "Adding task: {title}". `timeout` is in seconds. `on_crash`
+    is `retry` for a tool that only reads and `never` otherwise, unless said. `service` names what must be set up before
+    it works; its values are in `context.service`. `complaint` is a sentence for arguments that do not fit, where the
+    tool has one of its own. `untrusted` and `in_untrusted` are explained in capabilities.contract.trust; with
+    `reads_with` a call that only reads is not asked for behind text from outside. Raises ValueError for a name that is
+    none, or that another function has; and without a docstring.
     """
 
     def register(function: ToolFunction) -> ToolFunction:
@@ -242,7 +246,8 @@ def tool(
 
 
 def arguments_model(function: ToolFunction, name: str) -> type[BaseModel]:
-    """A pydantic model of a tool function's parameters, without the context; unknown arguments are refused."""
+    """A pydantic model of a tool function's parameters, without the context; unknown arguments are refused. Raises
+    ValueError for a function without a docstring."""
     if not function.__doc__:
         raise ValueError(f"Tool {name} has no docstring: it is what the model reads.")
     hints = get_type_hints(function, include_extras=True)

@@ -205,6 +205,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def refuse_plainly(sentence: str) -> NoReturn:
+    """End the process with one sentence. Raises SystemExit."""
     raise SystemExit(sentence)
 
 
@@ -239,7 +240,8 @@ class Plan:
 
 
 def read_plan() -> Plan:
-    """Read the settings in a child. Where they are wrong, the child says why, and this exits as it did."""
+    """Read the settings in a child. Where they are wrong, the child says why, and this raises SystemExit with its
+    code."""
     child = subprocess.run(
         [sys.executable, "-m", "toolhub.embedded.plan"], cwd=BASE_DIR, stdout=subprocess.PIPE, check=False
     )

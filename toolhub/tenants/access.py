@@ -54,9 +54,10 @@ def member_or_404(
 ) -> Membership:
     """The member that this request acts as, in the organisation of its path.
 
-    A stranger gets the answer of a missing page (404); a member with too little access, or without the right where
-    one is asked for, gets an answer that says so (403). A right that was given for one category counts with that
-    `category`; None takes one held for any, for pages that then ask `check_right` about each row.
+    A stranger gets the answer of a missing page (404); a member with too little access, or without the right where one
+    is asked for, gets an answer that says so (403). A right that was given for one category counts with that
+    `category`; None takes one held for any, for pages that then ask `check_right` about each row. Raises Http404 and
+    PermissionDenied.
     """
     membership = cast("Membership | None", getattr(request, "membership", None))
     if membership is None:

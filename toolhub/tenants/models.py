@@ -316,9 +316,11 @@ class AuditEntry(TenantModel):
         return f"{self.actor_label} {self.action} {self.target_label}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
+        """Record it. Raises TypeError for an entry that is recorded already."""
         if self.pk is not None:
             raise TypeError("What was recorded is never changed.")
         super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Raises TypeError: entries go with their organisation alone."""
         raise TypeError("What was recorded is never removed, but with its organisation.")

@@ -88,6 +88,8 @@ class LimitedBodies:
         return await self.app(scope, replayed(body, receive), send)
 
     async def counted(self, address: str, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+        """Return the whole body, None where the client left. Raises Refused for a body that is too large or too slow,
+        and for too many at once from one address."""
         limit = MOST_BYTES if is_inside(headers) else OUTSIDE_BYTES
         if int(headers.get(b"content-length", b"0")) > limit:  # the server lets digits alone through
             raise too_large(limit)

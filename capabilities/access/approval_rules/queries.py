@@ -34,6 +34,7 @@ def rules_page(*, after: str = "", before: str = "") -> Page[ApprovalRule]:
 
 
 def rule_or_404(member: Membership, rule_id: UUID) -> ApprovalRule:
+    """Return the rule of this id. Raises Http404 where the organisation has none."""
     rule = rules_in_order().filter(public_id=rule_id, organisation_id=member.organisation_id).first()
     if rule is None:
         raise Http404("No such approval rule.")

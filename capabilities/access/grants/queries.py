@@ -48,6 +48,7 @@ def grant_numbers() -> tuple[int, int]:
 
 
 def grant_or_404(grant_id: UUID) -> Grant:
+    """Return the grant of this id. Raises Http404 where the organisation has none."""
     grant = grants_shown().filter(public_id=grant_id).first()
     if grant is None:
         raise Http404("No such grant.")

@@ -42,7 +42,9 @@ class GrantContent:
 
 @configuration_write("member")
 def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
-    """Allow or deny something to one member. A right limited to a category is enough for what is in it."""
+    """Allow or deny something to one member. A right limited to a category is enough for what is in it. Raises
+    PermissionDenied without it; ChangeForbidden for a member of higher access; ChangeRefused for an unknown effect,
+    member, tool or category, for a text or an end that is not taken, and for a grant that is there already."""
     if content.effect not in Effect.values:
         raise ChangeRefused("effect", f"The effect is one of {', '.join(Effect.values)}.")
     member = Membership.objects.select_related("user").filter(public_id=content.member, ended_at=None).first()
@@ -74,7 +76,8 @@ def give_grant(content: GrantContent, *, actor: Membership) -> Grant:
 def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, actor: Membership) -> Grant:
     """Change reason and end of a grant; its member, effect and tool or category stay: give another one for that.
 
-    One that had lapsed is in force again with a later end.
+    One that had lapsed is in force again with a later end. Raises PermissionDenied without the right `roles`;
+    ChangeForbidden for a member of higher access; ChangeRefused for a text or an end that is not taken.
     """
     require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
     check_rank(actor, Membership.objects.filter(pk=grant.membership_id))
@@ -95,7 +98,8 @@ def update_grant(grant: Grant, *, reason: str, expires_at: datetime | None, acto
 
 @configuration_write()
 def revoke_grant(grant: Grant, *, actor: Membership) -> None:
-    """Take it back, from the member's next call on. A second time changes nothing."""
+    """Take it back, from the member's next call on. A second time changes nothing. Raises PermissionDenied without the
+    right `roles`; ChangeForbidden for a member of higher access."""
     require(actor, Right.ROLES, [category_of(grant.tool, grant.category)])
     check_rank(actor, Membership.objects.filter(pk=grant.membership_id))
     if Grant.objects.filter(pk=grant.pk).delete()[0]:

@@ -71,6 +71,7 @@ class UsableTools:
 
 
 def shown_member_or_404(member_id: UUID) -> Membership:
+    """Return the member of this id. Raises Http404 where the organisation has none."""
     member = Membership.objects.select_related("user").filter(public_id=member_id, ended_at=None).first()
     if member is None:
         raise Http404("No such member.")

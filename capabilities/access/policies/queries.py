@@ -30,6 +30,7 @@ def profiles() -> QuerySet[PolicyProfile]:
 
 
 def profile_or_404(name: str) -> PolicyProfile:
+    """Return the profile of this name. Raises Http404 where there is none."""
     found = profiles().filter(name=name).first()
     if found is None:
         raise Http404("No such profile.")

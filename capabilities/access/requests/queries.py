@@ -33,7 +33,7 @@ def requests_seen_by(member: Membership) -> QuerySet[GrantRequest]:
 
 
 def request_or_404(member: Membership, request_id: UUID) -> GrantRequest:
-    """One that this member may see; another looks like a missing one."""
+    """Return a request that this member may see. Raises Http404, also for one that the member may not see."""
     request = requests_seen_by(member).filter(public_id=request_id).first()
     if request is None:
         raise Http404("No such request.")

@@ -41,7 +41,9 @@ class RequestContent:
 
 @transaction.atomic
 def ask_for_grant(content: RequestContent, *, member: Membership) -> GrantRequest:
-    """Ask to use a tool or a category for a time. One request for a thing waits at a time."""
+    """Ask to use a tool or a category for a time. One request for a thing waits at a time. Raises PermissionDenied for
+    viewers; ChangeRefused for an unknown tool or category, for a reason or hours that are not taken, for what the
+    member may use anyway, and for a second request."""
     if not member.has_access(Access.MEMBER):
         raise PermissionDenied("This needs at least the access level member.")
     tool, category = named_thing(content.tool, content.category)
@@ -68,7 +70,8 @@ def ask_for_grant(content: RequestContent, *, member: Membership) -> GrantReques
 
 @transaction.atomic
 def withdraw_request(request: GrantRequest, *, member: Membership) -> GrantRequest:
-    """Take it back, as the one who asked."""
+    """Take it back, as the one who asked. Raises PermissionDenied for anybody else; ChangeRefused where it was answered
+    already."""
     if request.membership_id != member.pk:
         raise PermissionDenied("A request is taken back by whoever asked, and nobody else.")
     hold_organisation(member.organisation_id)

@@ -39,6 +39,7 @@ def roles_shown() -> Sequence[Role]:
 
 
 def role_or_404(slug: str) -> Role:
+    """Return the role of this short name. Raises Http404 where there is none."""
     role = Role.objects.filter(slug=slug).first()
     if role is None:
         raise Http404("No such role.")
@@ -144,7 +145,8 @@ def _first_of(lines: Sequence[CategoryLine], count: int, changed: Collection[tup
 
 
 def role_category(rules: Iterable[Rule], name: str) -> CategoryLine:
-    """One category with its first tools, for a catalogue that is too long to show whole. Two queries."""
+    """One category with its first tools, for a catalogue that is too long to show whole. Two queries. Raises Http404
+    where there is no such category."""
     category = Category.objects.filter(name=name).first()
     if category is None:
         raise Http404("No such category.")

@@ -124,7 +124,9 @@ def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membershi
 
 @configuration_write()
 def delete_role(role: Role, *, actor: Membership) -> int:
-    """Members who have it lose what only it opened; returns how many they are."""
+    """Members who have it lose what only it opened; returns how many they are. Raises PermissionDenied without the
+    right `roles`; ChangeForbidden where a member of higher access has it; ChangeRefused where an approval rule names
+    it."""
     require(actor, Right.ROLES)
     check_rank(actor, Membership.objects.filter(role_memberships__role=role))
     check_no_rule("role", ApprovalRule.objects.filter(role=role))
@@ -138,7 +140,8 @@ def delete_role(role: Role, *, actor: Membership) -> int:
 
 @configuration_write("members")
 def assign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
-    """Give the role to members who do not have it yet; returns how many they are. One audit row each."""
+    """Give the role to members who do not have it yet; returns how many they are. One audit row each. Raises
+    PermissionDenied without the right `roles`; ChangeForbidden for a member of higher access."""
     require(actor, Right.ROLES)
     holders = set(RoleMembership.objects.filter(role=role).values_list("membership_id", flat=True))
     wanted = [member for member in members if member.pk not in holders]
@@ -155,7 +158,8 @@ def assign_role(role: Role, members: Iterable[Membership], *, actor: Membership)
 
 @configuration_write("members")
 def unassign_role(role: Role, members: Iterable[Membership], *, actor: Membership) -> int:
-    """Take the role from members who have it; returns how many they are. One audit row each."""
+    """Take the role from members who have it; returns how many they are. One audit row each. Raises PermissionDenied
+    without the right `roles`; ChangeForbidden for a member of higher access."""
     require(actor, Right.ROLES)
     lines = RoleMembership.objects.filter(role=role, membership__in=[member.pk for member in members])
     losing = list(lines.select_related("membership__user"))
@@ -170,7 +174,8 @@ def unassign_role(role: Role, members: Iterable[Membership], *, actor: Membershi
 
 @configuration_write("roles")
 def set_roles_of(member: Membership, slugs: Collection[str], *, actor: Membership) -> list[str]:
-    """Give the member these roles and no others; returns their short names, sorted."""
+    """Give the member these roles and no others; returns their short names, sorted. Raises PermissionDenied without the
+    right `roles`; ChangeForbidden for a member of higher access; ChangeRefused for an unknown role."""
     require(actor, Right.ROLES)
     check_rank(actor, _members([member]), "roles")
     roles = roles_named(slugs)

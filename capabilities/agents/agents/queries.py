@@ -26,7 +26,7 @@ def agents_shown(member: Membership) -> Sequence[Agent]:
 
 
 def agent_or_404(slug: str, member: Membership) -> Agent:
-    """One that the member sees. One that the member does not see looks like a missing one."""
+    """Return the agent of this short name. Raises Http404, also for one that the member does not see."""
     agents = Agent.objects.seen_by(member).select_related("fallback_model__provider")
     agent = agents.defer("model__provider__api_key", "fallback_model__provider__api_key").filter(slug=slug).first()
     if agent is None:

@@ -219,6 +219,7 @@ def hook_numbers() -> HookNumbers:
 
 
 def hook_or_404(hook_id: UUID) -> Hook:
+    """Return the hook of this id. Raises Http404 where the organisation has none."""
     hook = Hook.objects.filter(public_id=hook_id).first()
     if hook is None:
         raise Http404("No such hook.")

@@ -80,6 +80,7 @@ def update_hook(hook: Hook, content: HookContent, *, actor: Membership) -> Hook:
 
 @configuration_write()
 def delete_hook(hook: Hook, *, actor: Membership) -> None:
+    """Delete the hook: from the next phase on it does not run. Raises PermissionDenied without the right `hooks`."""
     require(actor, Right.HOOKS)
     record("hook.delete", hook, actor=actor, before=_shown(hook))
     hook.delete()

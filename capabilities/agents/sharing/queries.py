@@ -45,7 +45,7 @@ def has_synced_files() -> bool:
 
 
 def toolkit_named_or_404(name: str) -> Toolkit:
-    """One query."""
+    """Return the toolkit of this name. One query. Raises Http404 where there is none."""
     toolkit = Toolkit.objects.filter(name=name).first()
     if toolkit is None:
         raise Http404("No such toolkit.")

@@ -84,7 +84,8 @@ def toolkits_by_name(member: Membership) -> Sequence[Toolkit]:
 
 
 def toolkit_or_404(name: str, member: Membership) -> Toolkit:
-    """Return the toolkit with the agents that may load it and that the member sees. Three queries."""
+    """Return the toolkit with the agents that may load it and that the member sees. Three queries. Raises Http404 where
+    there is none of this name."""
     toolkit = shown_toolkits(member).filter(name=name).first()
     if toolkit is None:
         raise Http404("No such toolkit.")
@@ -102,7 +103,7 @@ class ToolkitPage:
 
 
 def toolkit_page_or_404(name: str, member: Membership) -> ToolkitPage:
-    """Seven queries."""
+    """Return what the page of the toolkit shows. Seven queries. Raises Http404 where there is none of this name."""
     toolkit = toolkit_or_404(name, member)
     note_scopes([toolkit])
     lines = ToolkitTool.objects.filter(toolkit=toolkit).order_by("position", "tool__name")

@@ -24,7 +24,7 @@ EVENTS = 5_000
 
 @require_safe
 def calendar_feed(request: HttpRequest, secret: str) -> HttpResponse:
-    """The calendar of the member whose secret this is; for anything else there is no such page."""
+    """Send the calendar of the member whose secret this is. Raises Http404 for any other secret."""
     feed = feed_by_secret(secret)
     if feed is None:
         raise Http404("No such page.")

@@ -15,6 +15,7 @@ YEARS = range(1900, 2201)
 
 
 def zone_named(name: str) -> ZoneInfo:
+    """Return the time zone of this IANA name. Raises ToolError where there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

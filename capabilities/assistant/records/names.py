@@ -28,7 +28,8 @@ def one_line(text: str, missing: str) -> str:
 
 
 def name_and_key(text: str, noun: str) -> dict[str, str]:
-    """The fields of a named row: `name` as it is shown, `key` as it is compared."""
+    """The fields of a named row: `name` as it is shown, `key` as it is compared. Raises ToolError for a name that is
+    empty or too long."""
     name = one_line(text, f"{noun} needs a name.")
     key = folded(name)
     if len(name) > NAME_LIMIT or len(key) > KEY_LIMIT:

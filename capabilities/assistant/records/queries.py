@@ -24,7 +24,8 @@ def rows_of(kind: Kind, owner: Owner) -> QuerySet[Any]:
 
 
 def row_or_404(kind: Kind, owner: Owner, public_id: UUID) -> Any:
-    """One of the owner's rows. Another member's looks like a missing one. One query."""
+    """One of the owner's rows. Another member's looks like a missing one. One query. Raises Http404 where there is
+    none."""
     row = rows_of(kind, owner).filter(public_id=public_id).first()
     if row is None:
         raise Http404("No such row.")

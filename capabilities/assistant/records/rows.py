@@ -23,7 +23,8 @@ TRIES = 20
 
 
 def create_numbered(model: type[Numbered], owner: Owner, **fields: Any) -> Numbered:
-    """A new row of this member, under the number after the highest one. Safe with several at once."""
+    """A new row of this member, under the number after the highest one. Safe with several at once. Raises ToolError
+    where others take the number each time."""
     for _ in range(TRIES):
         try:
             with transaction.atomic():

@@ -47,6 +47,7 @@ def category_numbers() -> CategoryNumbers:
 
 
 def category_or_404(name: str) -> Category:
+    """Return the category of this name. Raises Http404 where there is none."""
     category = Category.objects.filter(name=name).first()
     if category is None:
         raise Http404("No such category.")

@@ -51,7 +51,7 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
 @configuration_write()
 def update_category(category: Category, content: CategoryContent, *, actor: Membership) -> Category:
     """Change a category. A right limited to the category is enough for its words; whether it is core is for the whole
-    right."""
+    right. Raises PermissionDenied without it; ChangeRefused for content that is not taken."""
     require(actor, Right.CATALOGUE, [category.name] if content.is_core == category.is_core else [])
     before = _audited(category)
     _write(category, content)
@@ -78,7 +78,8 @@ def delete_category(category: Category, *, actor: Membership) -> None:
 def move_tool(tool: Tool, name: str, *, actor: Membership) -> Tool:
     """Put the tool into another category: from then on that one's rules, grants and core are the tool's.
 
-    A limited right is enough where it is held for both.
+    A limited right is enough where it is held for both. Raises PermissionDenied without it; ChangeRefused for an
+    unknown category.
     """
     category = Category.objects.filter(name=name).first()
     if category is None:

@@ -65,8 +65,9 @@ def update_http_tool(tool: Tool, content: HttpToolContent, *, actor: Membership)
     """Give an HTTP tool its next version, and another credential. Needs the right `catalogue` for its category.
 
     The version is in force at once for an actor with the right `approve_code`, and where nothing but words changes;
-    else it waits. The credential is no part of a version, so another one needs `approve_code`: ChangeForbidden.
-    Returns the current version where nothing of it changes.
+    else it waits. The credential is no part of a version, so another one needs `approve_code`: ChangeForbidden. Returns
+    the current version where nothing of it changes. Raises PermissionDenied without the right; ToolRefused for a tool
+    of another kind, and for content that is not taken.
     """
     require(actor, Right.CATALOGUE, [tool.category.name])
     tool.refresh_from_db(fields=["kind", "credential", "current_version"])

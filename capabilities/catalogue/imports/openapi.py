@@ -40,7 +40,7 @@ def read(tool_import: ToolImport) -> ReadSource:
 
 def read_text(text: str, organisation_id: int, *, url: str = "", part: Mapping[str, Any] = NO_PART) -> ReadSource:
     """Read the text of a document. `url` is where it came from: relative addresses in it are meant from there. `part`:
-    see `Part`."""
+    see `Part`. Raises SourceRefused for a document that cannot be read, and for a part that has no tool."""
     arguments = {"text": text, "url": url, "part": dict(part)}
     memory = min(MOST_MEMORY, confined.MEMORY + MEMORY_OF_BYTE * len(text))
     found = confined.run(

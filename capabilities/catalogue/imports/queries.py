@@ -83,6 +83,7 @@ def import_numbers() -> tuple[int, int]:
 
 
 def import_or_404(public_id: UUID) -> ToolImport:
+    """Return the import of this id. Raises Http404 where the organisation has none."""
     joins = ("server", "membership__user", "credential", "category")
     found = ToolImport.objects.select_related(*joins).defer("document").filter(public_id=public_id).first()
     if found is None:
@@ -91,6 +92,7 @@ def import_or_404(public_id: UUID) -> ToolImport:
 
 
 def imported_or_404(tool_import: ToolImport, public_id: UUID) -> ImportedTool:
+    """Return the tool of an import by this id. Raises Http404 where the organisation has none."""
     rows = import_rows(tool_import).select_related("tool__current_version", "tool__category", "decided_by__user")
     found = rows.filter(public_id=public_id).first()
     if found is None:

@@ -39,6 +39,7 @@ def tests_of(tool: Tool) -> list[ToolTestCase]:
 
 
 def test_or_404(tool: Tool, test_id: UUID) -> ToolTestCase:
+    """Return the saved test of this id. Raises Http404 where the tool has none."""
     case = ToolTestCase.objects.select_related("tool__category").filter(tool=tool, public_id=test_id).first()
     if case is None:
         raise Http404("No such test.")

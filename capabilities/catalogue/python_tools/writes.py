@@ -43,7 +43,8 @@ def save_python_version(
     only words of the one in force change. The same content again makes no new version.
 
     A person needs the right `catalogue` for the category. `agent` wrote it in a turn of the actor's, who needs none:
-    somebody else decides. The content was checked and tested before.
+    somebody else decides. The content was checked and tested before. Raises PermissionDenied without the right;
+    ToolRefused for a tool of another kind.
     """
     if agent is None:
         require(actor, Right.CATALOGUE, [category.name])
@@ -134,6 +135,8 @@ def save_test(
     """Keep a call of the tool and what must come of it. Needs the right `catalogue` for the tool's category.
 
     `case` is the one that it takes the place of, which may get another name; else one of the same name is replaced.
+    Raises PermissionDenied without the right; ChangeRefused for a name or values that are not taken, and for one test
+    too many.
     """
     require(actor, Right.CATALOGUE, [tool.category.name])
     title = " ".join(name.split())
@@ -169,7 +172,7 @@ def save_test(
 
 @configuration_write("name")
 def delete_test(case: ToolTestCase, *, actor: Membership) -> None:
-    """Delete a saved test. Needs the right `catalogue` for the tool's category."""
+    """Delete a saved test. Needs the right `catalogue` for the tool's category. Raises PermissionDenied without it."""
     require(actor, Right.CATALOGUE, [case.tool.category.name])
     record("tool.test_delete", case.tool, actor=actor, before={"test": case.name})
     case.delete()
@@ -189,7 +192,7 @@ def note_outcomes(outcomes: Sequence[TestOutcome], version: ToolVersion | None) 
 @configuration_write("agents_make_tools")
 def let_agents_make_tools(allowed: bool, *, actor: Membership) -> None:
     """Set whether agents of the organisation may make tools; what they make waits for approval. Needs the right
-    `approve_code` for every category."""
+    `approve_code` for every category. Raises PermissionDenied without it."""
     require(actor, Right.APPROVE_CODE, [EVERY_CATEGORY])
     organisation = Organisation.objects.get(pk=actor.organisation_id)
     if organisation.agents_make_tools == allowed:

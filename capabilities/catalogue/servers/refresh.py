@@ -166,7 +166,8 @@ def note_word(keys: Collection[int]) -> None:
 
 
 def read_for_import(tool_import: ToolImport) -> ReadSource:
-    """Read a server for imports: its tools, for a person to review. What changed is noted on the way."""
+    """Read a server for imports: its tools, for a person to review. What changed is noted on the way. Raises
+    SourceRefused where it is switched off, cannot be read, or was changed meanwhile."""
     assert tool_import.server_id is not None
     server = McpServer.objects.select_related("credential", "organisation").get(pk=tool_import.server_id)
     if not server.is_enabled:

@@ -88,6 +88,8 @@ def create_server(content: ServerContent, *, actor: Membership) -> McpServer:
     """Set a server up. Nothing is asked of it yet, and none of its tools is there.
 
     Tools of a removed server of the same name are this one's: a definition that is accepted is their next version.
+    Raises PermissionDenied without the right `catalogue`; ServerRefused for content that is not taken, and for one
+    server too many.
     """
     require(actor, Right.CATALOGUE)
     if McpServer.objects.count() >= MAX_SERVERS:
@@ -113,7 +115,8 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
     Where it leads to another address or process, or is signed in another way, all its tools are kept back until the
     server was read again and somebody accepted them, and what waited for approval is rejected: it belongs to the
     address or process before. A server that has tools keeps its name, which theirs begin with. What an admin switched
-    off, nobody below switches on for their own use.
+    off, nobody below switches on for their own use. Raises PermissionDenied without the right `catalogue`;
+    ServerRefused for content that is not taken, and for another name of a server that has tools.
     """
     require(actor, Right.CATALOGUE)
     server = McpServer.objects.select_related("credential").get(pk=server.pk)
@@ -147,7 +150,7 @@ def update_server(server: McpServer, content: ServerContent, *, actor: Membershi
 @configuration_write("server")
 def delete_server(server: McpServer, *, actor: Membership) -> None:
     """Remove a server, and take its tools out of use: their versions are retired and stay on record, under the same
-    names."""
+    names. Raises PermissionDenied without the right `catalogue`."""
     require(actor, Right.CATALOGUE)
     server = McpServer.objects.select_related("credential").get(pk=server.pk)
     tools = Tool.objects.filter(server=server)

@@ -140,7 +140,8 @@ class ToolPage:
 
 
 def tool_page_or_404(name: str, member: Membership) -> ToolPage:
-    """Return the page of a tool with the agents that the member sees. Seven queries."""
+    """Return the page of a tool with the agents that the member sees. Seven queries. Raises Http404 where there is none
+    of this name."""
     tools = Tool.objects.select_related(
         "category",
         "current_version__created_by__user",

@@ -218,6 +218,7 @@ def update_tool(
     """Give the tool a new version, unless the content is the current one's: then that one is returned.
 
     One that is not approved waits beside the current one, which stays in force. `agent` wrote it in the actor's turn.
+    Raises ToolRefused for another name, and for content that its kind cannot run.
     """
     definition.check()
     if definition.name != tool.name:
@@ -239,7 +240,8 @@ def update_tool(
 def set_instructions(tool: Tool, text: str, *, actor: Membership) -> ToolVersion:
     """Set the instructions that the model reads beside the tool: the tool's next version, if the text is another.
 
-    Empty for nothing. A right limited to the tool's category is enough.
+    Empty for nothing. A right limited to the tool's category is enough. Raises PermissionDenied without it; ToolRefused
+    for a tool without a version, and for a text that is too long.
     """
     require(actor, Right.CATALOGUE, [tool.category.name])
     tool.refresh_from_db(fields=["current_version"])
@@ -268,7 +270,8 @@ def set_tool_enabled(tool: Tool, enabled: bool, *, actor: Membership, message: s
 
     With `message`, models and users read it where the tool is off; one that is off already gets another message. None
     leaves it as it is. Switched on, it has none. What an admin switched off, nobody below switches on where they may
-    use it themselves.
+    use it themselves. Raises PermissionDenied without the right `catalogue`; ChangeRefused for a message that is too
+    long.
     """
     require(actor, Right.CATALOGUE, [tool.category.name])
     line = "" if enabled else _off_message(tool.off_message if message is None else message)
@@ -304,7 +307,8 @@ def _off_message(message: str) -> str:
 def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membership, message: str = "") -> int:
     """Switch many tools at once, with one audit row that lists them; returns how many it changed. All or none.
 
-    `message` is what models and users read of those that are switched off.
+    `message` is what models and users read of those that are switched off. Raises PermissionDenied without the right
+    `catalogue`; ChangeRefused for an unknown name, for too many, and for a message that is too long.
     """
     line = "" if enabled else _off_message(message)
     if len(names) > MAX_BULK:

@@ -48,7 +48,8 @@ def decide_version(
     Needs the right `approve_code` for the tool's category; nobody approves code of their own (ChangeForbidden). Of two
     who decide at once, one does; the other gets a ChangeRefused `conflict` that says who did. An approval of the newest
     one that waits ends a quarantine. A tool that an agent made becomes one of that agent's own with its first approval.
-    `to` gets the tool with an approval.
+    `to` gets the tool with an approval. Raises PermissionDenied without the right; ChangeRefused too for a version that
+    does not wait, and for one whose module is not approved.
     """
     version, tool = _fresh(version)
     require(actor, Right.APPROVE_CODE, [tool.category.name])
@@ -180,7 +181,8 @@ def release_tool(tool: Tool, *, actor: Membership) -> None:
 
 @configuration_write("version")
 def withdraw_version(version: ToolVersion, *, actor: Membership) -> ToolVersion:
-    """Take a version that waits back to a draft: its author, or the right `catalogue` for the tool's category."""
+    """Take a version that waits back to a draft: its author, or the right `catalogue` for the tool's category. Raises
+    PermissionDenied for others; ChangeRefused for a version that does not wait."""
     version, tool = _fresh(version)
     is_author = version.created_by is not None and version.created_by.user_id == actor.user_id
     if not is_author:

@@ -50,7 +50,8 @@ def toml_flaw(text: str) -> Flaw | None:
 
 
 def yaml_flaw(text: str) -> Flaw | None:
-    """Events only: no value is built, so aliases that multiply cost nothing."""
+    """Return the first flaw of a YAML text, None for a sound one. Events only: no value is built, so aliases that
+    multiply cost nothing. Raises RecursionError beyond YAML_DEPTH."""
     import yaml  # noqa: PLC0415 -- leaf
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -93,6 +93,7 @@ def prices_of_model(model: LanguageModel) -> QuerySet[ModelPrice]:
 
 
 def price_or_404(model: LanguageModel, price_id: UUID) -> ModelPrice:
+    """Return the price of this id. Raises Http404 where the model has none."""
     price = ModelPrice.objects.select_related("model__provider").filter(model=model, public_id=price_id).first()
     if price is None:
         raise Http404("No such price.")

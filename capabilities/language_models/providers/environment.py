@@ -59,7 +59,8 @@ def move_agent(agent: Agent, model: LanguageModel, *, actor: Membership | None) 
 
 @configuration_write()
 def back_to_offline_model(*, actor: Membership | None) -> list[Agent]:
-    """Let the agents that were left behind use the offline model again; returns them. Needs the right `providers`."""
+    """Let the agents that were left behind use the offline model again; returns them. Needs the right `providers`.
+    Raises PermissionDenied without it."""
     require(actor, Right.PROVIDERS)
     model = LanguageModel.objects.select_related("provider").filter(provider__slug=OFFLINE).order_by("pk").first()
     agents = agents_left_behind() if model is not None else []

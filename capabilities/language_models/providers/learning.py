@@ -58,7 +58,8 @@ def _is_new(lesson: Lesson, lessons: Iterable[Lesson]) -> bool:
 
 @configuration_write("model")
 def forget_lesson(model: LanguageModel, key: str, *, actor: Membership) -> None:
-    """Take back one lesson: the next call is made as if it had not been learned. Nothing happens without one."""
+    """Take back one lesson: the next call is made as if it had not been learned. Nothing happens without one. Raises
+    PermissionDenied without the right `providers`."""
     require(actor, Right.PROVIDERS)
     model.learned = LanguageModel.objects.select_for_update().values_list("learned", flat=True).get(pk=model.pk)
     lessons = lessons_of(model.learned)

@@ -87,7 +87,8 @@ def _note(row: LanguageModel, model: ResolvedModel, tool_id: int, fields: Mappin
 
 @configuration_write("tool")
 def try_again(refusal: ToolRefusal, *, actor: Membership) -> None:
-    """Take one mark back: the tool goes out with the model's next call again."""
+    """Take one mark back: the tool goes out with the model's next call again. Raises PermissionDenied without the right
+    `catalogue` for the tool's category."""
     require(actor, Right.CATALOGUE, [refusal.tool.category.name])
     with transaction.atomic():
         record(

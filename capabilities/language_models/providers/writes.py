@@ -142,7 +142,8 @@ def save_model(
     agents: Iterable[Agent] = (),
     actor: Membership,
 ) -> LanguageModel:
-    """Add or change one model of the provider, and let these agents use it."""
+    """Add or change one model of the provider, and let these agents use it. Raises PermissionDenied without the right
+    `providers`; ProviderRefused for content that is not taken, and for a name that the provider has already."""
     require(actor, Right.PROVIDERS)
     check_columns(LanguageModel, content, MODEL_COLUMNS, ProviderRefused)
     check_knobs(content, content.context_window)

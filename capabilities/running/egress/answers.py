@@ -19,6 +19,8 @@ PARSE_SECONDS = confined.SECONDS - 1.5
 
 
 def allowed_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that a caller may set. Raises ToolError for one that is malformed, or that only the service
+    sets."""
     for name, value in headers.items():
         if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
             raise ToolError(f"{name!r} is no valid header: use a plain name and one line of text.")

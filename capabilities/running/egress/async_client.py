@@ -89,6 +89,8 @@ class AsyncGuardedBackend(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address of the host that takes the connection; all are checked before. Raises
+        EgressRefused for a forbidden one; ConnectTimeout and ConnectError."""
         host = plain_host(host)
         until = None if timeout is None else time.monotonic() + timeout
         addresses = await _resolve(host, port, timeout)
@@ -106,6 +108,7 @@ class AsyncGuardedBackend(httpcore2.AnyIOBackend):
         raise failure
 
     async def connect_unix_socket(self, *arguments: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
+        """Raises EgressRefused: nothing outside is reached by a socket of the machine."""
         raise EgressRefused("A socket of this machine is not on the network; name an http or https address.")
 
 
@@ -152,6 +155,8 @@ class AsyncGuardedTransport(httpx2.AsyncHTTPTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send the request; return the response with a body that ends at its limits. Raises EgressRefused for its
+        address; httpx2.ReadTimeout after the limit's seconds."""
         check_url(str(request.url))
         request.headers["accept-encoding"] = ACCEPTED  # what `decoder` takes apart, and nothing else
         until = anyio.current_time() + self.limits.seconds

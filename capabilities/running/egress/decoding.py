@@ -17,7 +17,8 @@ ACCEPTED = "gzip, deflate"
 def decoder(coding: str) -> Callable[[bytes, int], bytes]:
     """A function of a piece and the most bytes to make of it; called with an empty piece, it goes on with what is left.
 
-    One layer only: nested ones are made by attackers.
+    One layer only: nested ones are made by attackers. It raises EgressFailed for damaged data, and for a coding that is
+    not known.
     """
     coding = coding.strip().lower()
     if coding in ("", "identity"):

@@ -136,6 +136,8 @@ class GuardedBackend(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.NetworkStream:
+        """Connect to the first address of the host that takes the connection; all are checked before. Raises
+        EgressRefused for a forbidden one; ConnectTimeout and ConnectError."""
         host = plain_host(host)  # what is checked is what is looked up
         addresses = resolve(host, port, self.clock(timeout))
         for address in addresses:
@@ -151,6 +153,7 @@ class GuardedBackend(httpcore2.SyncBackend):
         raise failure
 
     def connect_unix_socket(self, *arguments: Any, **options: Any) -> httpcore2.NetworkStream:
+        """Raises EgressRefused: nothing outside is reached by a socket of the machine."""
         raise EgressRefused("A socket of this machine is not on the network; name an http or https address.")
 
 
@@ -187,7 +190,8 @@ def no_deadline(timeout: float | None) -> float | None:
 def resolve(host: str, port: int, timeout: float | None) -> list[str]:
     """The addresses behind a name, in the system's order, each once.
 
-    The look-up has no timeout of its own, so it runs in a thread that is left behind when it takes too long.
+    The look-up has no timeout of its own, so it runs in a thread that is left behind when it takes too long. Raises
+    httpcore2.ConnectTimeout then, and httpcore2.ConnectError for a name that is not known.
     """
     found: list[str] = []
     failed: list[Exception] = []

@@ -20,7 +20,8 @@ def run(
     context: ToolContext,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """Call the function of that name with what the service needs in its context; the version adds nothing to it."""
+    """Call the function of that name with what the service needs in its context; the version adds nothing to it. Raises
+    ToolError where this version of the service has none."""
     tool = registry.tools.get(spec.name)
     if tool is None:
         raise ToolError(f"{spec.name} is not part of this version of the service; use another tool.")

@@ -108,7 +108,8 @@ def run(
     context: ToolContext,
     arguments: Mapping[str, Any],
 ) -> ToolResult:
-    """Call the tool at its server. One query, and those of the credential where the server refuses it."""
+    """Call the tool at its server. One query, and those of the credential where the server refuses it. Raises ToolError
+    for a server that is gone or switched off, and for a call that failed."""
     server = McpServer.objects.select_related("organisation").filter(tools__versions=version.pk).first()
     if server is None or not server.is_enabled:
         raise ToolError(f"The server of {spec.name} is switched off; use another tool.", nothing_came=True)

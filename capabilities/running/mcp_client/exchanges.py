@@ -146,6 +146,8 @@ async def call_tool(
     answers: Mapping[str, Mapping[str, Any]],
     as_task: bool,
 ) -> CallAnswer:
+    """Call a tool at its server, with answers to what it asked before. Raises McpError; of these ServerSilent names the
+    last progress that it reported."""
     params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
     last_progress: list[str] = []
 

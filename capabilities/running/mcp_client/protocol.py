@@ -93,7 +93,8 @@ class Conversation(SdkSession):
             await negotiate_auto(self)
 
     async def initialize(self) -> types.InitializeResult:
-        """Initialize as the SDK does, which always offers the newest version, and words an unknown one differently."""
+        """Initialize as the SDK does, which always offers the newest version, and words an unknown one differently. It
+        raises OtherVersion where the server takes another one only."""
         offered = self.pinned or LEGACY
         params = types.InitializeRequestParams(
             protocol_version=offered, capabilities=self.capabilities(offered), client_info=CLIENT

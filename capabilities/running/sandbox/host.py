@@ -68,6 +68,8 @@ class HostCalls:
         return self._asked("GET", url, params, headers, None)
 
     def http_post(self, url: Any, body: Any = None, params: Any = None, headers: Any = None) -> dict[str, Any]:
+        """Answer `http_post` of a run. Raises TypeError and ValueError for wrong arguments, TooManyCalls, OutOfTime,
+        and OSError where the request fails."""
         sent = _headers(headers)
         if body is None:
             content = b""
@@ -89,6 +91,7 @@ class HostCalls:
         return datetime.now(_zone(zone))
 
     def in_zone(self, moment: Any, zone: Any) -> datetime:
+        """Answer `in_zone` of a run. Raises TypeError and ValueError for wrong arguments."""
         self._count_local()
         if not isinstance(moment, datetime):
             raise TypeError("in_zone: the first argument must be a datetime")

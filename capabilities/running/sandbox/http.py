@@ -21,7 +21,7 @@ Refused = Callable[[Fetched, float], Credential | None]
 
 def guarded_http(credential: Credential | None = None, *, refused: Refused | None = None) -> Http:
     """Return a function that asks through the guard. The credential goes to its own origins only; what comes back of it
-    is masked, so that the code never sees it."""
+    is masked, so that the code never sees it. It raises HostError."""
     first = credential or Credential()
 
     def ask(method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float) -> HttpAnswer:

@@ -51,7 +51,7 @@ class Http(Protocol):
 
 
 def no_http(method: str, url: str, *, headers: Mapping[str, str], content: bytes | None, timeout: float) -> HttpAnswer:
-    """Refuse every request, for a run that may ask nothing of the web."""
+    """Refuse every request, for a run that may ask nothing of the web. It raises HostError."""
     raise HostError("This run cannot reach the web.")
 
 

@@ -269,7 +269,7 @@ def save_service(spec: ServiceSpec, values: Mapping[str, str], *, actor: Members
 
 @configuration_write()
 def clear_service(spec: ServiceSpec, *, actor: Membership) -> None:
-    """Forget what was set up, the credentials too."""
+    """Forget what was set up, the credentials too. Raises PermissionDenied without the right `catalogue`."""
     require(actor, Right.CATALOGUE)
     row, before = _stored(spec)
     if row is None:

@@ -33,7 +33,7 @@ def own(view: View) -> View:
 
 def own_key(view: View) -> View:
     """Guard a view of one own key, found by its sealed number; somebody else's looks like a missing one, before
-    anything is asked for."""
+    anything is asked for. The view raises Http404 then."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, pk: str, **kwargs: Any) -> HttpResponseBase:

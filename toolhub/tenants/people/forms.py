@@ -32,7 +32,7 @@ class PublicIdField(forms.ModelChoiceField):  # type: ignore[type-arg]
         super().__init__(*args, to_field_name="public_id", **kwargs)
 
     def to_python(self, value: Any) -> Any:
-        """The row. What is no id at all is answered like the id of a row that is missing."""
+        """Return the row of this id. Raises ValidationError for an id of no row, and for what is no id at all."""
         if isinstance(value, str) and value and public_id_of(value) is None:
             raise forms.ValidationError(self.error_messages["invalid_choice"], code="invalid_choice")
         return super().to_python(value)

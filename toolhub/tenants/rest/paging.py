@@ -37,7 +37,8 @@ PAGE_PARAMETERS = [
 
 
 def only_parameters(request: Request, *names: str) -> None:
-    """Refuse query parameters that this address does not know: a misspelled filter must not look like an empty one."""
+    """Refuse query parameters that this address does not know: a misspelled filter must not look like an empty one.
+    Raises ValidationError."""
     for name in request.query_params:
         if name not in names:
             raise ValidationError(
@@ -46,6 +47,8 @@ def only_parameters(request: Request, *names: str) -> None:
 
 
 def integer_parameter(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """Return a whole number of the query, or its default. Raises ValidationError for another text, and for one beyond
+    its bounds."""
     text = request.query_params.get(name)
     if text is None:
         return default

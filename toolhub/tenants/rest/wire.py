@@ -43,6 +43,8 @@ class TokenScope(BasePermission):
     `write_scope`; these are `read` and `manage` unless the view says otherwise."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
+        """Return True where the token's scopes cover the request. Raises PermissionDenied for a token that lacks
+        one."""
         token = request.auth
         if not isinstance(token, ApiToken):
             return True  # nobody's: IsAuthenticated has the word
@@ -88,6 +90,8 @@ class StrictJSONParser(BaseParser):
     max_body = MAX_BODY
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        """Return the JSON of the body. Raises ParseError for what is no plain UTF-8 or no strict JSON; Refused for one
+        that is too large; UnsupportedMediaType without a type."""
         if media_type is None or "*" in media_type:  # a range of types says nothing of this body
             raise UnsupportedMediaType(str(media_type))
         body: bytes = stream.read(self.max_body + 1)

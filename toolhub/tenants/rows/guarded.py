@@ -78,6 +78,8 @@ class TenantQuerySet(models.QuerySet[T]):
         return deleted
 
     def bulk_create(self, objs: Iterable[T], *args: Any, **kwargs: Any) -> list[T]:
+        """Create rows of the scope's organisation. Raises ScopeError for a row or key of another, and where conflicts
+        would overwrite rows."""
         scope = current_scope()
         rows = list(objs)
         for row in rows:
@@ -95,6 +97,7 @@ class TenantQuerySet(models.QuerySet[T]):
         return super().bulk_update(rows, fields, batch_size)
 
     def raw(self, *args: Any, **kwargs: Any) -> models.query.RawQuerySet[Any]:
+        """Run SQL in the system's scope. Raises ScopeError in any other: SQL of its own holds no organisation."""
         if current_scope() != SYSTEM:
             raise ScopeError("SQL of its own holds no organisation.")
         return super().raw(*args, **kwargs)
@@ -137,15 +140,19 @@ class AppendOnlyQuerySet(TenantQuerySet[T]):
     """Rows that are written once. (Deleting the organisation takes them with it, past these methods.)"""
 
     def update(self, **values: Any) -> int:
+        """Raises TypeError: rows stay as they are recorded."""
         raise TypeError("What was recorded is never changed.")
 
     def bulk_update(self, objs: Iterable[T], fields: Iterable[str], batch_size: int | None = None) -> int:
+        """Raises TypeError: rows stay as they are recorded."""
         raise TypeError("What was recorded is never changed.")
 
     def bulk_create(self, objs: Iterable[T], *args: Any, **kwargs: Any) -> list[T]:
+        """Raises TypeError: rows are recorded one by one."""
         raise TypeError("What is recorded is recorded one by one.")
 
     def delete(self) -> tuple[int, dict[str, int]]:
+        """Raises TypeError: rows stay as they are recorded."""
         raise TypeError("What was recorded is never removed, but with its organisation.")
 
 

@@ -39,7 +39,8 @@ def publications_page(
 
 
 def publication_or_404(member: Membership, public_id: UUID) -> Publication:
-    """One that the member may read: an own one, or one that is not withdrawn; its address is the key. One query."""
+    """One that the member may read: an own one, or one that is not withdrawn; its address is the key. One query. Raises
+    Http404 for another."""
     rows = Publication.objects.filter(public_id=public_id)
     found = rows.filter(Q(publisher=member.organisation_id) | Q(withdrawn_at=None)).first()
     if found is None:
@@ -48,7 +49,7 @@ def publication_or_404(member: Membership, public_id: UUID) -> Publication:
 
 
 def own_publication_or_404(member: Membership, public_id: UUID) -> Publication:
-    """One of the member's organisation. One query."""
+    """One of the member's organisation. One query. Raises Http404 for another."""
     found = Publication.objects.filter(publisher=member.organisation_id, public_id=public_id).first()
     if found is None:
         raise Http404("No such publication.")

@@ -56,7 +56,8 @@ def publish_toolkit(toolkit: Toolkit, audience: str, *, actor: Membership) -> Pu
 
 @configuration_write("publication")
 def withdraw_publication(publication: Publication, *, actor: Membership) -> None:
-    """Nobody else reads it from now on; what others imported of it stays theirs. Needs the same rights."""
+    """Nobody else reads it from now on; what others imported of it stays theirs. Needs the same rights. Raises
+    PermissionDenied without them."""
     require(actor, Right.CATALOGUE)
     require(actor, Right.APPROVE_CODE)
     own = Publication.objects.filter(publisher=actor.organisation_id, pk=publication.pk, withdrawn_at=None)

@@ -31,6 +31,7 @@ class Wanted:
 
     @property
     def segments(self) -> tuple[str, str, str]:
+        """The first segments of the repository's address. Raises ToolError for a name that is not owner/name."""
         if not REPOSITORY.fullmatch(self.repo):
             raise ToolError("Name the repository as owner/name.")
         owner, _, name = self.repo.partition("/")
@@ -69,7 +70,8 @@ def pulls(hub: Remote, wanted: Wanted) -> dict[str, Any]:
 
 
 def issue(hub: Remote, wanted: Wanted) -> dict[str, Any]:
-    """An issue or pull request with its text and last comments."""
+    """An issue or pull request with its text and last comments. Raises ToolError without a number, and for one that is
+    not there."""
     if wanted.number is None:
         raise ToolError("Give the number of the issue or pull request.")
     path = (*wanted.segments, "issues", str(wanted.number))
@@ -86,7 +88,8 @@ def issue(hub: Remote, wanted: Wanted) -> dict[str, Any]:
 
 
 def file(hub: Remote, wanted: Wanted) -> dict[str, Any]:
-    """A file's text, or what is in a folder."""
+    """A file's text, or what is in a folder. Raises ToolError for one that is not there, is too large, or came
+    damaged."""
     parts = [part for part in wanted.path.split("/") if part]
     path = (*wanted.segments, "contents", *parts)
     missing = f"There is no {wanted.path or 'file'} in {wanted.repo}."
@@ -108,7 +111,8 @@ def file(hub: Remote, wanted: Wanted) -> dict[str, Any]:
 
 
 def search(kind: str) -> Callable[[Remote, Wanted], dict[str, Any]]:
-    """Return the function that searches in `repositories`, `issues` or `code`."""
+    """Return the function that searches in `repositories`, `issues` or `code`. That one raises ToolError without words
+    to search for."""
     as_row = {"repositories": _repository, "issues": _issue, "code": _code}[kind]
 
     def run(hub: Remote, wanted: Wanted) -> dict[str, Any]:

@@ -55,7 +55,8 @@ class Remote:
         headers: Mapping[str, str] | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> Fetched:
-        """One request; an answer of any status. Segments are encoded. What writes follows no redirect."""
+        """One request; an answer of any status. Segments are encoded. What writes follows no redirect. Raises ToolError
+        where no answer comes."""
         reads = method == "GET"
         try:
             return fetch(
@@ -88,6 +89,8 @@ class Remote:
         return self.parsed(self.good(answer, missing), shape)
 
     def url(self, *segments: str, query: Query | None = None) -> str:
+        """Return the address of these segments, encoded, with the query. Raises ToolError for an address that takes
+        none, and for a segment that is empty or leads elsewhere."""
         if "?" in self.base_url or "#" in self.base_url:
             raise ToolError(f"The address of {self.title} is not valid: an administrator must leave out ? and #.")
         if any(segment in {"", ".", ".."} for segment in segments):
@@ -97,18 +100,22 @@ class Remote:
         return self.base_url.rstrip("/") + path + (f"?{urlencode(asked)}" if asked else "")
 
     def seconds_left(self) -> float:
+        """Return the seconds until the deadline. Raises ToolError where none are left."""
         remaining = self.deadline - time.monotonic()
         if remaining <= 0:
             raise ToolError(f"{self.title} did not answer in time.", nothing_came=True)
         return remaining
 
     def good(self, answer: Fetched, missing: str = "") -> Fetched:
-        """The answer, if its status says that it is one."""
+        """Return the answer where its status is below 300. Raises ToolError with the service's own words for
+        another."""
         if answer.status >= 300:
             raise ToolError(self._refusal(answer, missing))
         return answer
 
     def parsed(self, answer: Fetched, shape: type[Shape]) -> Shape:
+        """Return the answer's JSON, of this type. Raises ToolError for an answer that was cut, is no JSON, or is of
+        another type."""
         if answer.truncated:
             raise ToolError(f"{self.title} answered with more than {len(answer.body):,} bytes: ask for less.")
         value = read_json(self.without_credential(answer.text))
@@ -151,7 +158,8 @@ class Remote:
 def remote(
     context: ToolContext, spec: ServiceSpec, *, address: str = "base_url", headers: Mapping[str, str] | None = None
 ) -> Remote:
-    """The service as this call may ask it. `address` is the field that names it."""
+    """The service as this call may ask it. `address` is the field that names it. Raises ToolError where that is
+    empty."""
     base_url = context.service.get(address, "").strip()
     if not base_url:
         raise ToolError(f"{spec.title} is not set up: an administrator must enter its address.")

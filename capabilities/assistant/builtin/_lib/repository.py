@@ -103,7 +103,8 @@ class Output:
 
 @contextmanager
 def opened(context: ToolContext, path: str) -> Iterator[Repository]:
-    """The repository whose work tree is this folder of the workspace, for as long as it is needed."""
+    """The repository whose work tree is this folder of the workspace, for as long as it is needed. Raises ToolError
+    without git, and for a folder that is no plain repository."""
     git = shutil.which("git")
     if git is None:
         raise ToolError("git is not installed on this server.")

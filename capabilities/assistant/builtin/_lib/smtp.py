@@ -82,6 +82,8 @@ class MailConnection:
         self.is_in_doubt = False
 
     def connect(self, port: int) -> socket.socket:
+        """Connect to the first of the checked addresses that takes the connection. Raises OSError of the last one where
+        none does."""
         failure = OSError("no address")
         for address in self.addresses:
             try:

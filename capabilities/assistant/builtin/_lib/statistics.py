@@ -90,7 +90,8 @@ def mean(points: list[Point], at: float) -> Forecast:
 
 
 def weekly(points: list[Point], at: float) -> Forecast:
-    """The latest value of the same weekday; its interval comes from how much such values differed before."""
+    """The latest value of the same weekday; its interval comes from how much such values differed before. Raises
+    ValueError with too few values."""
     value = _weeks_before(points, at)
     if value is None:
         raise ValueError("The method weekly needs a point of the same weekday.")

@@ -106,7 +106,8 @@ def read_file(root: Path, path: str) -> Content:
 
 @contextmanager
 def open_file(root: Path, path: str) -> Iterator[BinaryIO | None]:
-    """A regular file, to be read without READ_LIMIT; None where there is none."""
+    """A regular file, to be read without READ_LIMIT; None where there is none. Raises ToolError for what is no regular
+    file."""
     folders, name = _folders_and_name(path)
     with _explained(path), _folder(root, folders) as folder:
         try:
@@ -147,7 +148,7 @@ def status_of(root: Path, path: str) -> os.stat_result:
 def write_file(root: Path, path: str, change: Callable[[bytes | None], bytes]) -> int:
     """Replace a file by what `change` makes of its bytes (None: there was no file), in one step; missing folders are
     made. Answers the bytes written. Of two writes at the same time, the second one sees what the first one wrote.
-    """
+    Raises ToolError for more than WRITE_LIMIT bytes, and for a path that leads out of the workspace."""
     folders, name = _folders_and_name(path)
     with _explained(path), _folder(root, folders, create=True) as folder:
         _lock(folder)
@@ -167,7 +168,8 @@ def change_files(root: Path, changes: Mapping[str, Change]) -> None:
     """Change several files, or none of them: what cannot be done is found before the first file is touched.
 
     The folders are held meanwhile, so that nothing that writes here comes in between. A process that dies in the moment
-    of the renames may leave some of the files as they were.
+    of the renames may leave some of the files as they were. Raises ToolError for a file that is named twice, or cannot
+    be changed so.
     """
     paths = {path: _folders_and_name(path) for path in changes}
     if len({(*folders, name) for folders, name in paths.values()}) < len(paths):

@@ -88,6 +88,7 @@ def check_room(owner: Owner, repeat: str, more: int = 1) -> None:
 
 
 def check_span(start: datetime, end: datetime) -> None:
+    """Raises RecordRefused for an event that ends before it starts, or lasts longer than LONGEST."""
     if end <= start:
         raise RecordRefused("The event ends before it starts.", "ends_at")
     if end - start > LONGEST:

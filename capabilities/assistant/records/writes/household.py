@@ -112,7 +112,8 @@ def create_grocery(
 ) -> GroceryItem:
     """Put a thing on the shopping list; what is on it in the same unit is added up.
 
-    One statement adds to what is there. Where two calls make the first one, the database refuses the second row.
+    One statement adds to what is there. Where two calls make the first one, the database refuses the second row. Raises
+    RecordRefused for a full list and for too much of one thing; ToolError for a name that is not taken.
     """
     check_grocery_room(owner, 1)
     named = name_and_key(name, "A thing to buy")
@@ -137,7 +138,8 @@ def create_grocery(
 
 @transaction.atomic
 def change_grocery(owner: Owner, item: GroceryItem, *, is_bought: bool | None = None, **changes: Any) -> None:
-    """`changes`: name, quantity, unit."""
+    """Change name, quantity and unit (`changes`), and whether it is bought. Raises RecordRefused for what is on the
+    list already, and for a quantity that is not taken."""
     if "name" in changes:
         changes |= name_and_key(changes["name"], "A thing to buy")
     if "quantity" in changes:
@@ -161,6 +163,7 @@ def buy_groceries(owner: Owner, items: QuerySet[GroceryItem], is_bought: bool) -
 
 
 def check_grocery_room(owner: Owner, more: int) -> None:
+    """Raises RecordRefused where the shopping list has no room for so many more. One query."""
     if to_buy(owner).count() + more > GROCERIES:
         raise RecordRefused(f"The shopping list holds at most {GROCERIES} things: check or remove some first.")
 

@@ -65,7 +65,7 @@ def _title(text: str) -> str:
 
 @transaction.atomic
 def create_memory(owner: Owner, *, text: str) -> Memory:
-    """The new memory, or the one that has this text already."""
+    """The new memory, or the one that has this text already. Raises RecordRefused where all are in use."""
     text = _memory_text(text)
     known = own_rows(Memory, owner).filter(text=text).first()
     if known is None and own_rows(Memory, owner).count() >= MEMORIES:

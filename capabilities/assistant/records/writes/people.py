@@ -31,7 +31,8 @@ LEAP = 2000
 def create_person(
     owner: Owner, *, name: str, email: str = "", phone: str = "", birthday: str = "", notes: str = ""
 ) -> Person:
-    """`birthday` is YYYY-MM-DD, or MM-DD without a year."""
+    """Add a person. `birthday` is YYYY-MM-DD, or MM-DD without a year. Raises RecordRefused for a full address book,
+    and for a field that is not taken."""
     if own_rows(Person, owner).count() >= PEOPLE:
         raise RecordRefused(f"The address book holds at most {PEOPLE} people: remove some first.")
     fields = _columns({"name": name, "email": email, "phone": phone, "birthday": birthday, "notes": notes})

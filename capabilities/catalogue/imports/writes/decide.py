@@ -220,6 +220,7 @@ def undecided(rows: QuerySet[ImportedTool]) -> QuerySet[ImportedTool]:
 
 
 def only_import(rows: Sequence[ImportedTool]) -> ToolImport:
+    """Return the import of these rows. Raises ChangeRefused where they are of several, or none."""
     if len({row.tool_import_id for row in rows}) != 1:
         raise ChangeRefused("tools", "Decide on the tools of one import at a time.")
     return rows[0].tool_import

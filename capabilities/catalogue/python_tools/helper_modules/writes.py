@@ -69,7 +69,8 @@ def update_module(
     """Write the module's next version, which waits for somebody else's approval; return the newest one where the code
     is the same.
 
-    A `description`, which only people read, changes at once. Needs the right `catalogue` for every category.
+    A `description`, which only people read, changes at once. Needs the right `catalogue` for every category. Raises
+    PermissionDenied without it; ChangeRefused for a description that is not taken.
     """
     require(actor, Right.CATALOGUE)
     if description is not None:
@@ -104,7 +105,8 @@ def _written(module: HelperModule, number: int, checked: CheckedModule, actor: M
 
 @configuration_write("description")
 def describe_module(module: HelperModule, description: str, *, actor: Membership) -> HelperModule:
-    """Change what people read of the module. Needs the right `catalogue` for every category."""
+    """Change what people read of the module. Needs the right `catalogue` for every category. Raises PermissionDenied
+    without it; ChangeRefused for a text that is not taken."""
     require(actor, Right.CATALOGUE)
     module = HelperModule.objects.get(pk=module.pk)
     text = _description(description)
@@ -127,7 +129,8 @@ def decide_module(version: HelperVersion, *, approve: bool, reason: str = "", ac
     """Put a version that waits in force, or reject it with a reason. Returns it as it is now.
 
     Needs the right `approve_code` for every category; nobody approves code of their own (ChangeForbidden). Of two who
-    decide at once, one does; the other gets a ChangeRefused `conflict` that says who did.
+    decide at once, one does; the other gets a ChangeRefused `conflict` that says who did. Raises PermissionDenied
+    without the right.
     """
     require(actor, Right.APPROVE_CODE)
     version = _fresh(version)

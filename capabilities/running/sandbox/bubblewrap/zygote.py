@@ -315,7 +315,8 @@ class Helpers:
 
 
 def host_functions(channel: Channel) -> dict[str, Any]:
-    """Return the functions that the other runtime has too, by name: two ask the service, two are answered here."""
+    """Return the functions that the other runtime has too, by name: two ask the service, two are answered here. They
+    raise ValueError, TypeError or OSError as the service says."""
 
     def asked(name: str, *arguments: Any) -> Any:
         channel.send({"call": name, "arguments": arguments})
