@@ -237,6 +237,7 @@ def use_provider_of_environment(organisation: Organisation) -> Provider | None:
 
 
 def _add_roles(organisation: Organisation, membership: Membership) -> None:
+    """Make the starter roles, and give the first member the one that opens everything."""
     everything = Role.objects.create(
         organisation=organisation,
         slug="everything",
@@ -325,6 +326,7 @@ def add_agents(organisation: Organisation, model: LanguageModel) -> list[Agent]:
 
 
 def _add_agent(organisation: Organisation, model: LanguageModel, wanted: StarterAgent) -> Agent:
+    """Make one starter agent with its tools, toolkits and role limits, and put it on record."""
     agent = Agent.objects.create(
         organisation=organisation,
         slug=wanted.slug,

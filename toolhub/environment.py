@@ -56,6 +56,7 @@ class Environment:
                 refuse(f"there is no setting {name}.{hint} See docs/settings.md, or take it out of the environment.")
 
     def text(self, name: str, default: str, *, at_least: int = 0) -> str:
+        """Return a text of the environment, or its default. A shorter one than `at_least` refuses the start."""
         value = self._read(name)
         if not value:
             return default

@@ -48,6 +48,7 @@ class UntilForm(forms.Form):
             raise forms.ValidationError("This is no time zone. Examples: Europe/Berlin, UTC.") from error
 
     def clean(self) -> dict[str, Any] | None:
+        """Return the data with `expires_at`; an end that is past or missing is an error of its field."""
         super().clean()
         data = self.cleaned_data
         if "until" not in data or "zone" not in data or "until_date" not in data:

@@ -155,6 +155,7 @@ def _answer(
     most: int,
     memory: int,
 ) -> Any:
+    """Run one job in a child process and return its answer. Raises ConfinedError."""
     # Less than the time that is left, so that one that had a processor all the while ends by this limit.
     cpu = max(1, min(round(seconds + 0.5), int(0.8 * (until - time.monotonic()))))
     command = [sys.executable, "-I", "-S", str(CHILD), job, str(memory), str(cpu), *FOLDERS]
@@ -217,6 +218,8 @@ def output_of(
 
 
 def _read(process: subprocess.Popen[bytes], limit: int, deadline: float, stopped: threading.Event) -> bytes:
+    """Read what the child writes, a little over `limit` at most. Raises TimeoutError at the deadline, and when
+    stopped."""
     assert process.stdout is not None
     data = bytearray()
     with selectors.DefaultSelector() as selector:

@@ -46,6 +46,7 @@ def argument_fields(schema: Mapping[str, Any]) -> list[ArgumentField] | None:
 
 
 def _field(name: str, node: Mapping[str, Any], root: Mapping[str, Any], is_required: bool) -> ArgumentField:
+    """Return the field of a form for one argument."""
     description = node.get("description")
     default = node.get("default")
     node = _without_null(node, root)

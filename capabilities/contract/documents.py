@@ -47,6 +47,7 @@ def read_document(text: str) -> Any:
 
 
 def _from_json(text: str) -> Any:
+    """Return the value of a JSON text, or of YAML that begins with a brace. Raises DocumentRefused."""
     try:
         return load_json(
             text, most_bytes=MAX_JSON_BYTES, most_values=MAX_JSON_VALUES, most_depth=MAX_JSON_DEPTH, constant=_null
@@ -103,6 +104,8 @@ class _Sizes:
         self._open: set[int] = set()
 
     def of(self, node: yaml.Node, depth: int = 0) -> int:
+        """Return the number of values that a node stands for, aliases written out. Raises DocumentRefused for too
+        many."""
         key = id(node)
         if key in self._known:
             return self._known[key]
@@ -137,6 +140,7 @@ def _value_of(node: yaml.Node) -> Any:
 
 
 def _mapping_of(node: yaml.MappingNode) -> dict[str, Any]:
+    """Return the mapping of a node, its merge keys written out. Raises DocumentRefused for a key that is no text."""
     found: dict[str, Any] = {}
     merged: dict[str, Any] = {}
     for name, value in node.value:
@@ -170,6 +174,7 @@ def _as_written(node: yaml.Node) -> Any:
 
 
 def _scalar_of(node: yaml.ScalarNode) -> Any:
+    """Return the value of a scalar, as YAML 1.2 reads it. Raises DocumentRefused for a tag of another kind."""
     text: str = node.value
     if not _is_plain(node):
         return text

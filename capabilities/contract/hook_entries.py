@@ -128,6 +128,7 @@ def _settings(action: Action, given: Any) -> dict[str, Any]:
 
 
 def _setting(setting: Setting, given: Mapping[str, Any]) -> Any:
+    """Return one setting of a hook as it is stored. Raises MalformedHook."""
     name, value = f"settings.{setting.name}", given.get(setting.name)
     if setting.kind == "value":
         if setting.name not in given:

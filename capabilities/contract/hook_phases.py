@@ -352,6 +352,7 @@ def run_before_call(
 def _before_call(
     hook: HookSpec, call: HookedCall, effective: TakeEffect, python: Callable[..., dict[str, Any]]
 ) -> tuple[HookedCall, str]:
+    """Return the call as this hook leaves it, and what the hook did. Raises HookFailed."""
     settings = hook.settings
     if hook.action in ("block_tool", "ask"):
         verb, summary = (Verb.DENY, "blocked the call") if hook.action == "block_tool" else (Verb.ASK, "asks somebody")

@@ -54,6 +54,7 @@ def _wrong(name: str, message: str) -> ToolError:
 
 
 def _path(implementation: HttpImplementation, given: Mapping[str, Any]) -> str:
+    """Return the address with the arguments in its path. Raises ToolError for a value that leads elsewhere."""
     origin, path = split_url(implementation.url)
     values = {argument.name: name for name, argument in implementation.placed("path").items()}
 
@@ -175,6 +176,7 @@ def _deep(name: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _headers(implementation: HttpImplementation, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers and cookies that the arguments fill. Raises ToolError for a value that no header takes."""
     found: dict[str, str] = {}
     for name, argument in implementation.placed("header").items():
         if (value := given.get(name)) is None or is_own_header(argument.name):
@@ -201,6 +203,7 @@ def _comma(value: Any, *, exploded: bool) -> str:
 
 
 def _body(implementation: HttpImplementation, given: Mapping[str, Any]) -> tuple[bytes | None, str]:
+    """Return the bytes of the body, None for none, and its media type."""
     whole, kind = implementation.body_argument, implementation.body_type
     if whole:
         return (_whole_body(implementation, whole, given[whole]), kind) if whole in given else (None, kind)

@@ -182,6 +182,7 @@ def read_implementation(value: Any) -> HttpImplementation:
 
 
 def _argument(name: str, value: Any) -> HttpArgument:
+    """Read one stored argument. Raises ImplementationRefused."""
     where = f"arguments.{name}"
     written = _object(where, value)
     _only(where, written, ("in", "name", "style", "explode"))
@@ -251,6 +252,7 @@ def has_dots(path: str) -> bool:
 
 
 def _check_url(implementation: HttpImplementation) -> None:
+    """Raise ImplementationRefused for an address that is none, or whose places are not all filled by arguments."""
     url = implementation.url
     origin, path = split_url(url)
     if not origin:
@@ -305,6 +307,7 @@ def is_own_header(name: str) -> bool:
 
 
 def _check_arguments(implementation: HttpImplementation, parameters: Mapping[str, Any]) -> None:
+    """Raise ImplementationRefused unless each argument of the schema has one target, and no two the same."""
     properties = parameters.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     listed = parameters.get("required")
@@ -344,6 +347,7 @@ def _check_argument(where: str, argument: HttpArgument) -> None:
 
 
 def _check_body(implementation: HttpImplementation, parameters: Mapping[str, Any]) -> None:
+    """Raise ImplementationRefused for arguments of a body that do not go together, or that the method does not send."""
     whole, kind = implementation.body_argument, implementation.body_type
     bodies, forms, files = (implementation.placed(each) for each in ("body", "form", "file"))
     if implementation.media_type and not MEDIA_TYPE.fullmatch(implementation.media_type):

@@ -46,6 +46,7 @@ def parameter_rows(schema: Mapping[str, Any]) -> list[Parameter]:
 
 
 def _rows(node: Any, root: Mapping[str, Any], prefix: str, depth: int) -> Iterator[Parameter]:
+    """Yield the properties of an object, and those inside of them, each name with its path before it."""
     node = resolved(node, root)
     properties = node.get("properties")
     if not isinstance(properties, Mapping) or depth == MAX_DEPTH:

@@ -96,6 +96,7 @@ class Rights:
         return "deny" in (self.tool_grants.get(tool_id), self.category_grants.get(category_id))
 
     def decide(self, tool_id: int, category_id: int, *, is_meta: bool = False) -> Permission:
+        """Decide on one tool; a meta-tool needs no more than that nothing denies it, and that something is open."""
         answer = self._decide_listed(tool_id, category_id)
         if not is_meta or answer.allowed or answer.stage == "grants" or self.opens_nothing:
             return answer

@@ -118,6 +118,7 @@ def _read_profile(written: Any, document: dict[str, Any], notes: list[Note]) -> 
 
 
 def _read_tools(written: Any, notes: list[Note]) -> dict[str, dict[str, Any]]:
+    """Return the knobs by pattern that can be read, as they are stored; notes say what cannot."""
     if not isinstance(written, Mapping):
         notes.append(Note("tools", "It is no object of patterns and knobs.", "malformed"))
         return {}
@@ -297,6 +298,7 @@ def knob_for(knob: str, name: str, category: str, layers: Sequence[Layer]) -> An
 
 @lru_cache(maxsize=4_000)
 def _resolved(name: str, category: str, own: Envelope, overrides: Any, layers: tuple[Layer, ...]) -> ResolvedEnvelope:
+    """Collect the settings of each knob over the layers, and build the envelope that is in force."""
     toolkit = [Layer("toolkit", {"tools": {name: overrides.knobs}})] if overrides.values else []
     settings: dict[str, list[LayerSetting]] = {}
     for each in _DEFAULT_LAYER.layer_settings(name, category):

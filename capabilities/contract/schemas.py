@@ -165,6 +165,7 @@ def _refuse_remote(uri: str) -> Any:
 
 
 def _check_size(schema: dict[str, Any]) -> None:
+    """Raise SchemaRefused for a schema that is too deep, too wide or too long, or that refers to the outside."""
     nodes: list[tuple[Any, int]] = [(schema, 1)]
     properties = 0
     while nodes:

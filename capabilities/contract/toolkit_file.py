@@ -158,6 +158,7 @@ def _check_toolkit(toolkit: Any) -> None:
 
 
 def _check_parts(document: Mapping[str, Any]) -> None:
+    """Raise ToolkitFileRefused for a tool, module, credential or server of the file that is malformed."""
     tools, modules = document["tools"], document["modules"]
     if len(tools) > MAX_TOOLS:
         raise ToolkitFileRefused(f"The file holds {len(tools):,} tools; {MAX_TOOLS:,} are the most.")
@@ -185,6 +186,7 @@ def _check_parts(document: Mapping[str, Any]) -> None:
 
 
 def _check_tool(tool: Any, number: int) -> None:
+    """Raise ToolkitFileRefused for a tool of the file that is malformed."""
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(name, str) or not TOOL_NAME.match(name):
         raise ToolkitFileRefused(

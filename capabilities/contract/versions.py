@@ -143,6 +143,7 @@ class _Sides:
 
 
 def _changes(sides: _Sides, before: Any, after: Any, path: str, depth: int) -> Iterator[SchemaChange]:
+    """Yield the changes from one schema to another, with what is inside of them."""
     if _same(before, after) and (sides.define_the_same or not _refers(before)):
         return
     before, after = _resolved(sides.before, before), _resolved(sides.after, after)
@@ -218,6 +219,7 @@ def _bounds(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> I
 def _fields(
     sides: _Sides, before: Mapping[str, Any], after: Mapping[str, Any], path: str, depth: int
 ) -> Iterator[SchemaChange]:
+    """Yield the changes of an object's properties: removed, new, required or not, and inside of each."""
     first, second = _mapping(before.get("properties")), _mapping(after.get("properties"))
     needed, needs = _names(before.get("required")), _names(after.get("required"))
     for name in first:
@@ -274,6 +276,7 @@ def _entries(
 
 
 def _others(sides: _Sides, before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[SchemaChange]:
+    """Yield the changes of keywords that no other function compares."""
     skipped = {*_COMPARED, *_ANNOTATIONS, *_DEFINITIONS, "$ref", "prefixItems"}
     for name in dict.fromkeys([*before, *after]):
         if name in skipped:

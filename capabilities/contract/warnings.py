@@ -171,6 +171,7 @@ def _is_joined(character: str) -> bool:
 
 
 def _hidden_warnings(text: str) -> Iterator[DefinitionWarning]:
+    """Yield warnings of characters that are not seen, turn the order of text, or steer a terminal."""
     if text.isascii() and text.translate(_SPACING).isprintable():
         return
     if _ANSI.search(text):

@@ -266,6 +266,7 @@ def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
 
 
 def _without_titles(node: Any) -> Any:
+    """Return the schema without the titles that pydantic writes."""
     if isinstance(node, list):
         return [_without_titles(item) for item in node]
     if not isinstance(node, dict):

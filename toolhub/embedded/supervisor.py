@@ -87,6 +87,7 @@ class Part:
     restart_at: float | None = None
 
     def start(self) -> None:
+        """Start the process of the part; it dies with this one."""
         self.tidy()
         self.process = subprocess.Popen(
             self.argv,
@@ -190,6 +191,7 @@ def make_private(folder: Path) -> None:
 
 
 def check_port(host: str, port: int) -> None:
+    """Refuse to start where the service cannot listen on the port. Raises SystemExit."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -270,6 +272,7 @@ class Supervisor:
         self.valkey: Part | None = None
 
     def run(self) -> int:
+        """Prepare and start the parts, watch them until a signal comes, and stop them; return the exit code."""
         os.umask(0o077)
         self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         self.catch_signals()
@@ -341,6 +344,7 @@ class Supervisor:
             part.start()
 
     def watch(self) -> None:
+        """Watch the parts until a signal comes, and say once that the service is ready."""
         started, ready, has_warned = time.monotonic(), False, False
         while not self.signals:
             for part in self.everything:
@@ -374,6 +378,7 @@ def uvicorn(application: str, host: str, port: int) -> list[str]:
 
 
 def worker_command(concurrency: int) -> list[str]:
+    """Return the command that runs a worker with so many threads."""
     return [
         # As root it would warn: of pickled messages, and it accepts none.
         *(sys.executable, "-W", "ignore:You're running the worker"),

@@ -240,6 +240,7 @@ def view_shown(request: HttpRequest) -> str:
 
 
 def _entries(member: Membership, current: str) -> Iterable[Entry]:
+    """Yield the entries of the menu that the member may open."""
     for title, icon, pages in MENU:
         tabs = tuple(_tab(member, page, current) for page in pages if is_for(member, page))
         if tabs:

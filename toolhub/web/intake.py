@@ -49,6 +49,7 @@ class ClientAddress:
         await self.app(scope, receive, send)
 
     def forwarded(self, scope: Scope) -> str | None:
+        """Return the client's address that the trusted proxies wrote; None where they did not."""
         lines = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         hops = [hop.strip() for hop in ",".join(lines).split(",") if hop.strip()]
         if len(hops) < self.trusted_proxies:
@@ -141,6 +142,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def answer(scope: Scope, send: Send, refused: Refused) -> None:
+    """Send a refusal: JSON for the API, else plain text."""
     if scope["path"].startswith(API):
         kind = b"application/json"
         error = {"code": refused.code, "message": refused.message, "field": None}

@@ -284,6 +284,7 @@ def text_of(headers: Headers, name: bytes) -> str:
 
 
 async def refuse(send: Send, refused: DoorRefused) -> None:
+    """Send a refusal as JSON."""
     error = {"code": refused.code, "message": str(refused), "field": None}
     content = json.dumps({"error": error}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}

@@ -103,6 +103,7 @@ def delete_rule(rule: ApprovalRule, *, actor: Membership) -> None:
 
 
 def _write(rule: ApprovalRule, content: RuleContent) -> None:
+    """Check the content and write the rule. Raises ChangeRefused."""
     pattern = content.tool_pattern.strip() or "*"
     name = content.name or rule.name or free_short_name(ApprovalRule.objects.all(), "name", pattern)
     if not is_slug(name):
@@ -133,6 +134,7 @@ def _check_says_more(rule: ApprovalRule) -> None:
 
 
 def _check(content: RuleContent, pattern: str) -> None:
+    """Raise ChangeRefused for a field of a rule that is too long or out of range."""
     lengths = (
         ("tool_pattern", pattern, MAX_PATTERN),
         ("argument", content.argument, MAX_ARGUMENT),

@@ -245,6 +245,7 @@ def _check_own(profile: PolicyProfile) -> None:
 
 
 def _write_profile(profile: PolicyProfile, content: ProfileContent) -> None:
+    """Check the content and write the profile. Raises ChangeRefused."""
     name = content.name.strip()
     if not CATEGORY_NAME.match(name) or name in RESERVED:
         raise ChangeRefused("name", "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -; not “new”.")

@@ -292,6 +292,7 @@ class _Book:
                 self.differing[slugs[key], of_tool] = self.differing.get((slugs[key], of_tool), 0) + 1
 
     def of_category(self, role: Role, name: str, locked: str) -> Cell:
+        """Return the cell of a role and a category."""
         cell_key = (role.slug, "c", name)
         stored_effect = self.stored.get(cell_key, "")
         fixed = {RoleMode.ALL: "all", RoleMode.NONE: "none"}.get(RoleMode(role.mode), "")
@@ -305,6 +306,7 @@ class _Book:
         )
 
     def of_tool(self, role: Role, name: str, category: str, locked: str) -> Cell:
+        """Return the cell of a role and a tool."""
         cell_key, above = (role.slug, "t", name), (role.slug, "c", category)
         stored_effect = self.stored.get(cell_key, "")
         fixed = {RoleMode.ALL: "on", RoleMode.NONE: "off"}.get(RoleMode(role.mode), "")

@@ -246,6 +246,7 @@ def _members(members: Iterable[Membership]) -> QuerySet[Membership]:
 
 
 def _write(role: Role, content: RoleContent) -> None:
+    """Check the content and write the role, without its rules. Raises ChangeRefused."""
     slug = content.slug or role.slug or free_short_name(Role.objects.all(), "slug", content.name)
     check_slug(slug)
     if slug == MATRIX and role.slug != MATRIX:

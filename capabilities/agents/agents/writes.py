@@ -194,6 +194,7 @@ def _own_lines(agent: Agent) -> dict[str, OwnLine]:
 
 
 def _write(agent: Agent, content: AgentContent) -> None:
+    """Check the content and write the agent's own columns. Raises ChangeRefused."""
     slug = content.slug or agent.slug or free_short_name(Agent.objects.all(), "slug", content.name)
     check_slug(slug)
     if Agent.objects.filter(slug=slug).exclude(pk=agent.pk).exists():
@@ -271,6 +272,7 @@ def _check_pinned(pinned: Sequence[str], names: Collection[str], deferred: Colle
 
 
 def _write_toolkits(agent: Agent, content: AgentContent) -> None:
+    """Write the toolkits that the agent may load, where they changed. Raises ChangeRefused."""
     stored = allowed_toolkits(agent)
     allowed, initial = content.allowed_toolkits, content.initial_toolkits
     if allowed is None:

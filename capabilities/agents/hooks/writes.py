@@ -88,6 +88,7 @@ def delete_hook(hook: Hook, *, actor: Membership) -> None:
 
 
 def _write(hook: Hook, content: HookContent) -> None:
+    """Check the content and write the hook. Raises ChangeRefused."""
     try:
         entry = normalised(content.entry)
     except MalformedHook as error:

@@ -118,6 +118,8 @@ def _locked(layer: LayerOf, actor: Membership) -> RuntimeConfig | None:
 
 
 def _store(layer: LayerOf, row: RuntimeConfig | None, values: Any, actor: Membership) -> RuntimeConfig | None:
+    """Store the document of a layer in its row, or delete the row where it is empty, with an audit row. Raises
+    ChangeRefused."""
     document, before = checked(values), _audited(row, layer)
     if row is None and not document:
         return None

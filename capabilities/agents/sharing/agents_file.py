@@ -118,6 +118,7 @@ def _content(report: _Report) -> dict[str, dict[str, Mapping[str, Any]]]:
 
 
 def _section(report: _Report, kind: str, fields: Any, keys: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+    """Return the entries of one kind by name; what is malformed is reported."""
     if fields is None:
         return {}
     if not isinstance(fields, dict):
@@ -158,6 +159,7 @@ def _written(report: _Report, key: str, write: Callable[[], Applied]) -> Applied
 
 
 def _toolkit(report: _Report, name: str, fields: Mapping[str, Any]) -> Applied:
+    """Create or update one toolkit of the file; what it does not name stays. Raises ChangeRefused."""
     stored = Toolkit.objects.filter(name=name).first()
     content = content_of(stored) if stored is not None else ToolkitContent(name)
     if "tools" in fields:
@@ -174,6 +176,7 @@ def _toolkit(report: _Report, name: str, fields: Mapping[str, Any]) -> Applied:
 
 
 def _agent(report: _Report, name: str, fields: Mapping[str, Any]) -> Applied:
+    """Create or update one agent of the file; what it does not name stays. Raises ChangeRefused."""
     slug = name.lower().replace("_", "-")
     stored = Agent.objects.select_related("model", "fallback_model").filter(slug=slug).first()
     model = _model(fields["model"]) if "model" in fields else None

@@ -96,6 +96,7 @@ def tool_files_of(folder: Path) -> Iterable[str]:
 
 
 def _sync_file(folder: Folder, path: str, row: SyncedFile | None) -> Synced:
+    """Read one file and write its tool; return what came of it. It raises nothing: an error is in the outcome."""
     row = row or SyncedFile(organisation=folder.organisation, folder=folder.label, path=path[:500])
     digest, has_changed = "", True
     try:

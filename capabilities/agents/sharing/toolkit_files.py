@@ -118,6 +118,7 @@ class _Reader:
         self.modules = {key: self._module(key, each) for key, each in codes.items()}
 
     def found(self, tool: Mapping[str, Any]) -> FoundTool:
+        """Return one tool of the file as it is reviewed, with its warnings; `refused` says why it cannot be added."""
         if tool["kind"] == BUILTIN:
             return self._builtin(tool["name"])
         more = {name: tool[name] for name in MORE}
@@ -169,6 +170,7 @@ class _Reader:
     # -- Code ---------------------------------------------------------------------------------------------------------
 
     def _module(self, key: tuple[str, str], sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Return one module of the file as it is reviewed, with the runtimes that can run it, or its problem."""
         name, digest = key
         others = {each["name"]: each["code"] for each in self.document["modules"] if each["name"] != name}
         runtimes, problem = [], ""

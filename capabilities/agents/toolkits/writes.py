@@ -177,6 +177,7 @@ def content_of(toolkit: Toolkit) -> ToolkitContent:
 
 
 def _write(toolkit: Toolkit, content: ToolkitContent) -> None:
+    """Write the toolkit with its lines and categories. Raises ChangeRefused for an unknown tool or category."""
     _check_words(toolkit, content)
     tools = _known_tools(content.tools)
     categories = _known_categories(content.categories)
@@ -249,6 +250,8 @@ def check_further(line: ToolkitLine) -> None:
 
 
 def _known_categories(names: Sequence[str]) -> list[int]:
+    """Return the keys of the categories by name. Raises ChangeRefused for one that is unknown, or that no toolkit may
+    hold."""
     if len(names) > MAX_CATEGORIES:
         raise ChangeRefused("categories", f"A toolkit has at most {MAX_CATEGORIES:,} categories.")
     check_once("categories", names)

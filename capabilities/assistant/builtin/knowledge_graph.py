@@ -158,6 +158,7 @@ def _entity(context: ToolContext, name: str) -> Entity:
 
 
 def _entity_to_write(context: ToolContext, name: str) -> Entity:
+    """Return the entity of this name, made where there is none. Raises ToolError where all are in use."""
     named = name_and_key(name, "An entity")
     entity = _entities(context).filter(key=named["key"]).first()
     if entity is None and _entities(context).count() >= ENTITIES:

@@ -132,6 +132,7 @@ def _series(context: ToolContext, name: str) -> Series:
 
 
 def _series_to_write(context: ToolContext, name: str) -> Series:
+    """Return the series of this name, made where there is none. Raises ToolError where all are in use."""
     named = name_and_key(name, "A series")
     series = _all_series(context).filter(key=named["key"]).first()
     if series is None and _all_series(context).count() >= SERIES:

@@ -49,6 +49,7 @@ class Text(vText):
 
 
 def _entry(event: CalendarEvent) -> Event:
+    """Return the event as an entry of an iCalendar feed."""
     zone = ZoneInfo(event.time_zone)
     repeats = event.repeat != CalendarEvent.Repeat.NONE
     start: date = event.starts_at.astimezone(zone if repeats or event.is_all_day else UTC)

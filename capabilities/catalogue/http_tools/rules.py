@@ -19,6 +19,7 @@ def sample_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sample(node: Any, root: Mapping[str, Any], depth: int) -> Any:
+    """Return a value that fits the schema: its example or default, else one of its type."""
     node = resolved(node, root)
     for name in ("example", "default", "const"):
         if name in node:

@@ -93,6 +93,8 @@ def category_for(content: HttpToolContent, actor: Membership) -> Category:
 
 
 def _set_credential(tool: Tool, credential: StoredCredential | None, actor: Membership) -> None:
+    """Sign the tool's calls with another credential, with an audit row. Raises ChangeForbidden without
+    `approve_code`."""
     before = tool.credential
     if before == credential:
         return

@@ -85,6 +85,7 @@ def store_found(tool_import: ToolImport, source: ReadSource) -> dict[str, Any]:
 
 
 def _row_of(found: FoundTool, position: int, tool_import: ToolImport) -> ImportedTool:
+    """Build the row of one found tool; what cannot be stored whole is refused."""
     parameters = storable_json(dict(found.parameters), MAX_JSON)
     implementation = storable_json(dict(found.implementation), MAX_JSON)
     more = storable_json(dict(found.more), MAX_JSON)
@@ -118,6 +119,7 @@ def _refuse(row: ImportedTool, reason: str) -> None:
 
 
 def _name(row: ImportedTool, found: FoundTool, names: Names, own: dict[str, Tool], seen: set[str]) -> None:
+    """Give the row its name here, or the tool that it is already; one that the source has twice is refused."""
     if row.status == ImportedStatus.REFUSED:
         return
     if row.original_name in seen:
@@ -274,6 +276,7 @@ def _dismiss_again(rows: Sequence[ImportedTool], tool_import: ToolImport) -> Non
 
 
 def _summary(rows: Sequence[ImportedTool], source: ReadSource) -> dict[str, Any]:
+    """Return the counts of an import that its page shows, beside what the source said."""
     counts = Counter(str(row.status) for row in rows)
     warnings = Counter(warning["code"] for row in rows for warning in row.warnings)
     left_out = max(0, len(source.found) - MAX_FOUND)

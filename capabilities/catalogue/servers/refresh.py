@@ -250,6 +250,7 @@ def note_listing(
 
 
 def _write_facts(before: McpServer, listing: Listing, digest: str, reader: Membership | None) -> None:
+    """Write what the server said of itself, and when it is read again."""
     seconds = USUAL if listing.ttl is None else min(LONGEST, max(SHORTEST, listing.ttl))
     columns: dict[str, Any] = {
         "protocol": storable(listing.protocol, 16),
@@ -329,6 +330,7 @@ def _note_changed(
     accepted: Mapping[int, SourceContent],
     changes: Changes,
 ) -> None:
+    """Keep back the tools that changed at their server, and write the new definitions as versions that wait."""
     if not changed:
         return
     tools = [tool for tool, _ in changed]

@@ -281,6 +281,7 @@ def _credential_of(name: str) -> StoredCredential | None:
 
 
 def _checked_url(content: ServerContent, credential: StoredCredential | None) -> str:
+    """Return the address of the server. Raises ServerRefused, also for one beyond the credential's origins."""
     url = content.url.strip()
     if content.stdio_name:
         raise ServerRefused("stdio_name", "Only a process of this installation has one.")

@@ -445,6 +445,7 @@ def same_content(version: ToolVersion, content: Definition) -> bool:
 
 
 def audited_content(content: Definition) -> dict[str, Any]:
+    """Return the content of a version as the audit keeps it."""
     return {
         "description": content.description,
         "parameters": json.loads(canonical_json(content.parameters)),

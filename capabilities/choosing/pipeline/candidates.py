@@ -276,6 +276,7 @@ def _brought_by(
 
 
 def _ways_in(agent: Agent, rows: Sequence[Row], bundles: Sequence[Bundle], meta: Sequence[str]) -> Iterable[Candidate]:
+    """Yield every way by which these rows come to the agent, in the order that is kept."""
     plain = [row for row in rows if not row.spec.is_meta]
     own = [row for row in plain if is_own(agent, row.line)]
     for row in sorted(own, key=lambda row: (row.place is None, row.place or 0)):

@@ -262,6 +262,7 @@ def _rules_of_roles(tool: Tool) -> list[tuple[Role, RoleRules]]:
 
 
 def _permissions(rows: Iterable[Any]) -> MemberPermissions:
+    """Build a member's usage rules from rows of their roles, grants and rights."""
     roles: dict[str, tuple[str, dict[int, Decision], dict[int, Decision]]] = {}
     categories: dict[int, Decision] = {}
     tools: dict[int, Decision] = {}

@@ -184,6 +184,7 @@ def _anew(
     keeps_sent: bool,
     tokens_of: TokensOf,
 ) -> tuple[dict[str, str], dict[str, Any]]:
+    """Route the message; return the reasons by tool that is sent, and the record of how they were found."""
     before = inputs.before
     names = {each.spec.tool_id: each.spec.name for each in routable}
     tokens = Counted({each.spec.name: each.spec for each in routable}, tokens_of)

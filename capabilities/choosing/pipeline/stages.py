@@ -300,6 +300,7 @@ def in_scope(situation: Situation, candidates: Sequence[Candidate]) -> list[Verd
 
 
 def delegated(situation: Situation, candidates: Sequence[Candidate]) -> list[Verdict]:
+    """Remove tools that the agent that delegated does not reach."""
     given = situation.delegated
     if given is None:
         return []

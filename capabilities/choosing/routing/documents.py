@@ -56,6 +56,7 @@ def parameter_text(schema: object) -> str:
 
 
 def _texts(schema: object, depth: int) -> Iterator[str]:
+    """Yield names, descriptions and choices of a schema's properties."""
     if not isinstance(schema, Mapping) or depth == 0:
         return
     properties = schema.get("properties")

@@ -207,6 +207,7 @@ def _words(features: list[Features], stems: Postings) -> tuple[str, ...]:
 def _vectors(
     features: list[Features], stems: Postings, words: tuple[str, ...], rarity: Floats, counts: Floats, term_numbers: Ids
 ) -> Vectors | None:
+    """Return vectors of the index's words and documents; None without a table of vectors."""
     read = table()
     if read is None or not len(counts):
         return None

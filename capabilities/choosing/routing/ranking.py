@@ -104,6 +104,7 @@ def near_stems(index: Index, words: Iterable[str]) -> NearStems:
 
 
 def _measured(vectors: Vectors, words: list[str]) -> NearStems:
+    """Return for each word the stems that are near it, each with its share."""
     asked = vectors.table.vectors(words)[:, :NEAR_SIZE]
     asked = asked / np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-9)
     similarity = asked @ vectors.words

@@ -104,6 +104,7 @@ def _completed(index: Index, beginning: str) -> list[str]:
 
 
 def _rank(index: Index, request: RouteRequest, matched: Collection[str]) -> _Ranking:
+    """Return the allowed tools by score, the best first, and the cosine of the message."""
     allowed = index.numbers_of(request.allowed)
     if not len(allowed):
         return _Ranking([], 0.0)

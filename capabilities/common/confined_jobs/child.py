@@ -15,6 +15,7 @@ from typing import Any
 
 
 def main() -> None:
+    """Run the job that the command line names, with the arguments on standard input, and write its answer as JSON."""
     job, memory, seconds, *folders = sys.argv[1:]
     _limit(int(memory), int(seconds))
     sys.path += folders

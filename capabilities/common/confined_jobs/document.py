@@ -124,6 +124,7 @@ class _Archive:
         return [name for _, name in sorted(found)]
 
     def tree(self, name: str) -> Element:
+        """Return the XML of one part of the archive. Raises Unreadable where it is too large unpacked."""
         with self._zip.open(name) as part:
             text = part.read(min(PART_BYTES, self._room) + 1)
         self._room -= len(text)

@@ -108,6 +108,7 @@ def _top_level(tree: ast.Module) -> set[str]:
 
 
 def _constructs(tree: ast.Module, bound: set[str]) -> Iterator[Found]:
+    """Yield the constructs of the code that one of the runtimes may not have."""
     functions = {node.name for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
     for node in ast.walk(tree):
         match node:
@@ -132,6 +133,7 @@ def _constructs(tree: ast.Module, bound: set[str]) -> Iterator[Found]:
 
 
 def _of_class(node: ast.ClassDef) -> Iterator[Found]:
+    """Yield what a class uses: bases, keywords, decorators, special methods, and statements in its body."""
     names = [_dotted(base) for base in node.bases]
     for name in names:
         yield _at(node, "base class", name or "an expression", inside=node.name)

@@ -142,6 +142,8 @@ def _add_parameter(
     parameter: Mapping[str, Any],
     signed: Mapping[tuple[str, str], str],
 ) -> None:
+    """Add one parameter, or note why it is left out. Raises OperationRefused for a required one that no tool can
+    send."""
     required = parameter.get("required") is True or location == "path"
     if (location, name.lower()) in signed:
         arguments.left_out.append(f"{name}, which the credential fills")
@@ -272,6 +274,7 @@ def _add_form(
     kind: str,
     required: bool,
 ) -> None:
+    """Add the fields of a form as arguments. Raises OperationRefused for a required one that cannot be sent."""
     schema = schemas.read(source)
     named = schema.get("properties")
     if not isinstance(named, dict) or not named:

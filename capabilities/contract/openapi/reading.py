@@ -99,6 +99,7 @@ def _document(root: Any) -> Document:
 
 
 def _operations(document: Document) -> Iterator[tuple[str, Mapping[str, Any], str, Mapping[str, Any]]]:
+    """Yield path, path item, method and operation of each operation of the document."""
     for path, written in mapping(document.root.get("paths")).items():
         if str(path).startswith("x-"):
             continue
@@ -124,6 +125,7 @@ class _Operation:
         self._base_url = base_url
 
     def read(self, path: str, item: Mapping[str, Any], method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the operation as an entry of the document's tools; `refused` says why it is none."""
         named = text(operation.get("operationId")) or f"{method} {path}"
         summary = " ".join(text(operation.get("summary")).split())
         effect = guess_effect(named, title=summary, path=path, method=method)

@@ -47,6 +47,7 @@ class Schemas:
         return self._read(schema, 0, ())
 
     def _read(self, schema: Any, level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        """Return a schema in JSON Schema 2020-12; beyond the limits an open one, which is noted."""
         if schema is False:
             return {"not": {}}
         if not isinstance(schema, Mapping):
@@ -76,6 +77,7 @@ class Schemas:
         return found
 
     def _referred(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        """Return the schema behind a reference; one that leads to itself ends as an open one."""
         reference = str(schema["$ref"])
         if reference in inside:
             self.is_cut = True
@@ -116,6 +118,7 @@ class Schemas:
         return {"type": "array"} if "items" in schema or "prefixItems" in schema else {}
 
     def _object_parts(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        """Return properties, `required` and items of a schema, without properties that are only read."""
         found: dict[str, Any] = {}
         named = schema.get("properties")
         hidden: set[str] = set()
@@ -144,6 +147,7 @@ class Schemas:
         return False
 
     def _combined(self, schema: Mapping[str, Any], level: int, inside: tuple[str, ...]) -> dict[str, Any]:
+        """Return the parts of a schema that are schemas themselves, read."""
         found: dict[str, Any] = {}
         for name in ONE:
             value = schema.get(name)

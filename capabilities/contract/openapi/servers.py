@@ -62,6 +62,8 @@ def credentials(document: Document) -> dict[str, dict[str, str]]:
 
 
 def _credential(name: str, scheme: Mapping[str, Any]) -> dict[str, str]:
+    """Return how a security scheme signs, as fields of a stored credential; `kind` is empty for one that cannot be
+    stored."""
     kind, location = text(scheme.get("type")), text(scheme.get("in"))
     parameter = text(scheme.get("name"))[:100]
     description = " ".join(text(scheme.get("description")).split())[:300]

@@ -59,6 +59,7 @@ def restored(arguments: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _restored(value: Any, schemas: list[Any], root: Mapping[str, Any], level: int) -> Any:
+    """Return the value with the names that the schemas give its fields, for those that were sent in other letters."""
     known = [each for schema in schemas for each in _alternatives(schema, root)]
     if level > MOST_LEVELS or not known:
         return value

@@ -239,6 +239,7 @@ class _Renderer:
     # -- Its own words ------------------------------------------------------------------------------------------------
 
     def _type(self, node: Schema) -> None:
+        """Fit `type` in place: a list of types only where the vendor takes one."""
         types = _types(node)
         if not isinstance(node.get("type"), list):
             if "type" in node and not types:

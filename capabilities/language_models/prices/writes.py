@@ -94,6 +94,7 @@ def _check_moment(model: LanguageModel, begins: datetime, now: datetime) -> None
 
 
 def _check(content: PriceContent) -> None:
+    """Raise ChangeRefused for a price that is missing, out of range, or of no tier."""
     for name in ("input", "output"):
         if getattr(content, name) is None:
             raise ChangeRefused(name, "Give a price; 0 where it costs nothing.")

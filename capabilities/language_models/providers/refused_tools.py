@@ -70,6 +70,7 @@ def note_refusals(model: ResolvedModel, tools: Sequence[tuple[int, int, str]], w
 
 
 def _note(row: LanguageModel, model: ResolvedModel, tool_id: int, fields: Mapping[str, object]) -> None:
+    """Count one refusal of a tool by a model; a new one goes on record."""
     now = timezone.now()
     refusal, is_new = ToolRefusal.objects.get_or_create(
         organisation_id=row.organisation_id,

@@ -285,6 +285,7 @@ def checked(content: CredentialContent) -> CredentialContent:
 
 
 def _checked_parameter(content: CredentialContent) -> CredentialContent:
+    """Return the content with the header or query parameter that carries the secret. Raises ChangeRefused."""
     name = content.parameter.strip()
     if content.kind == CredentialKind.HEADER:
         if not HEADER_NAME.fullmatch(name) or name.lower() in NOT_HEADERS or name.lower().startswith("proxy-"):
@@ -301,6 +302,7 @@ def _checked_parameter(content: CredentialContent) -> CredentialContent:
 
 
 def _checked_oauth(content: CredentialContent) -> CredentialContent:
+    """Return the content of an OAuth credential as it is stored. Raises ChangeRefused."""
     resource, issuer = content.resource.strip(), content.issuer.strip()
     for name, url in (("resource", resource), ("issuer", issuer)):
         if url:

@@ -133,6 +133,7 @@ def allowed_host(entry: str) -> AllowedHost | None:
 
 
 def _host_entry(entry: str) -> AllowedHost | None:
+    """Return the host or network of one entry, with its port; None for what is neither."""
     text, port, colon = entry.strip().lower(), "", ""
     if text.startswith("["):
         text, _, rest = text[1:].partition("]")

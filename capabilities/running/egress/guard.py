@@ -285,6 +285,7 @@ class _ProviderTransport(httpx2.BaseTransport):
         self._lock = threading.Lock()
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send the request by the connections of the organisation that asks."""
         key = asking_organisation()
         with self._lock:
             pool = self._pools.get(key)

@@ -120,6 +120,7 @@ def _fetched(request: HttpRequest, credential: Credential, context: ToolContext,
 
 
 def _result(answer: Fetched, implementation: HttpImplementation, context: ToolContext, until: float) -> Any:
+    """Return the result of an answer: JSON, text, or a file."""
     if not answer.body:
         return _empty(answer)
     kind = media_type(answer)

@@ -145,6 +145,7 @@ class _Call:
         return self._outcome(self._call(), rounds=0)
 
     def go_on(self) -> ToolResult:
+        """Continue a call that waited for a person or for its task, with the answer that came."""
         resumed = self.context.resumed
         assert resumed is not None
         state = json.loads(resumed.state)
@@ -187,6 +188,8 @@ class _Call:
     # -- What came ---------------------------------------------------------------------------------------------------
 
     def _outcome(self, answer: CallAnswer, *, rounds: int) -> ToolResult:
+        """Return the result of an answer; wait for people where the server asks for more. Raises ToolError after
+        MAX_ROUNDS."""
         while answer.questions is not None:
             rounds += 1
             if rounds > MAX_ROUNDS:

@@ -57,6 +57,8 @@ async def list_tools(address: ServerAddress, *, seconds: float) -> Listing:
 
 
 async def _listing(conversation: Conversation, seconds: float) -> Listing:
+    """Ask for the server's tools, page by page, up to MAX_PAGES and MAX_TOOLS. Raises AnswerRefused for a list that is
+    none."""
     found: list[ListedTool] = []
     names: set[str] = set()
     cursors_seen: set[str] = set()
@@ -307,6 +309,8 @@ class _StreamEnded(Exception):
 
 
 async def _watch_once(address: ServerAddress, on_change: Callable[[], None], is_first: bool) -> None:
+    """Call `on_change` at each change of the server's list, until the session ends. Raises _NoListChanges, _StreamEnded
+    or _WentIdle."""
     async with pool().held(address) as session:
         conversation = session.conversation
         tools = conversation.server_capabilities.tools if conversation.server_capabilities else None

@@ -101,6 +101,8 @@ class Pool:
             seen.reset(token)
 
     async def _speak(self, address: ServerAddress, work: Work[T], noted: Seen, *, fresh: bool, alone: bool) -> T:
+        """Run `work` in a conversation of the version that the server is known to speak, else in a session of an older
+        one."""
         refused: Exception | None = None
         version = address.pinned or ("" if fresh else self._version_of(address))
         if address.transport == "http" and version == MODERN:

@@ -107,6 +107,7 @@ async def process_streams(address: ServerAddress) -> AsyncGenerator[tuple[Server
 
 
 async def _read_messages(server: ServerProcess, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Pass on the messages of a process, a line each, until its output ends or has a line that is not taken."""
     stdout = server.process.stdout
     assert stdout is not None
     rest = bytearray()

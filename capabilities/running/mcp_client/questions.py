@@ -78,6 +78,7 @@ def _name(name: Any) -> str:
 
 
 def _field(name: str, asked: Any) -> dict[str, Any]:
+    """Return one field of a server's form as it is shown. Raises QuestionRefused for a nested one."""
     if not isinstance(asked, Mapping):
         raise QuestionRefused(f"the field {name} of its form is not flat")
     kind = asked.get("type")

@@ -127,6 +127,7 @@ def _as_object(structured: Any) -> Mapping[str, Any] | None:
 
 
 def _read_block(block: Any, parsed: _Parsed) -> None:
+    """Add one piece of content to the result: its text, file or link, or a line that says what was left out."""
     inner = block.get("content") if isinstance(block, Mapping) else block
     if isinstance(inner, list) and inner and all(map(_is_leaf, inner)):
         for each in inner[:MAX_BLOCKS]:
@@ -174,6 +175,7 @@ def _read_resource(resource: Mapping[str, Any], parsed: _Parsed) -> None:
 
 
 def _add_file(data: Any, media_type: Any, name: str, kind: str, parsed: _Parsed) -> None:
+    """Add a file to the result, or a line that says why it was left out."""
     if not isinstance(data, str):
         parsed.lines.append(f"({kind} without data was left out)")
         return

@@ -98,6 +98,7 @@ def read_entries(text: str) -> dict[str, StdioEntry]:
 
 
 def _entry(name: str, value: Any) -> StdioEntry:
+    """Return one entry of the installation's stdio servers. Raises EntriesRefused."""
     if not ENTRY_NAME.fullmatch(name):
         raise EntriesRefused(f"{name!r} is no name: letters, digits, dots, dashes and underscores, at most 64")
     if not isinstance(value, dict):

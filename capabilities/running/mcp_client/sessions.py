@@ -162,6 +162,7 @@ class Session:
         await asyncio.wait([self._task])
 
     async def _own(self) -> None:
+        """Open the session, keep it until it is to end, and close it: all in one task."""
         noted = Seen()
         seen.set(noted)
         stack = AsyncExitStack()

@@ -36,6 +36,7 @@ class CredentialAuth(httpx2.Auth):
         self.credential = credential
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign a request that goes to an origin of the credential, and note a refusal of the server."""
         address = str(request.url)
         if fits(self.credential, address):
             signed, headers = place(self.credential, address, request.headers)

@@ -86,6 +86,7 @@ def leaf(error: BaseException) -> BaseException:
 
 
 def _of_protocol(error: MCPError, name: str, noted: Seen, seconds: float) -> McpError:
+    """Return our error for an error of the protocol, with the server's words cut."""
     if error.code == REQUEST_TIMEOUT and noted.status not in REFUSED:
         return ServerSilent(f"{name} did not answer within {duration(seconds)}.")
     if error.code == CONNECTION_CLOSED and noted.status not in REFUSED:

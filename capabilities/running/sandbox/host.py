@@ -107,6 +107,7 @@ class HostCalls:
             raise TooManyCalls(f"now_in and in_zone can be called {MAX_LOCAL_CALLS:,} times in one run.")
 
     def _asked(self, method: str, url: Any, params: Any, headers: Any, content: bytes | None) -> dict[str, Any]:
+        """Ask through the guard; return status, headers and body. Raises TooManyCalls, OutOfTime and OSError."""
         address = _address(url, params)
         self.requests += 1
         if self.requests > self._limit:

@@ -212,6 +212,7 @@ def shown_service_or_404(name: str) -> ShownService:
 
 
 def _shown_service(spec: ServiceSpec, row: Any, tools: int, known: Mapping[str, ServiceSpec]) -> ShownService:
+    """Return a service as its page shows it, secrets masked."""
     values, is_unreadable = {}, False
     if row is not None and row.stored:
         try:

@@ -87,6 +87,7 @@ def _checked(body: bytes) -> dict[str, Any]:
 
 
 async def _complete(request: Mapping[str, Any], send: Send) -> None:
+    """Answer a request for a chat completion, streamed where it asks for that."""
     message = _message(reply(request))
     usage = _usage(request, message)
     model = request["model"] if isinstance(request.get("model"), str) else MODEL

@@ -113,6 +113,7 @@ class Filled(NamedTuple):
 
 
 def fill(tool: Tool, text: str) -> Filled:
+    """Fill the tool's arguments with what the text says, and name the required ones that it lacks."""
     message = Message(text)
     arguments: dict[str, Any] = {}
     # What begins comes before what ends, where one day is said.

@@ -44,6 +44,7 @@ def reply(request: Mapping[str, Any]) -> Reply:
 
 
 def _reply(messages: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> Reply:
+    """Return the reply to these messages: results in words, small talk, tool calls, or what it can do."""
     last = max((index for index, each in enumerate(messages) if each.get("role") == "user"), default=-1)
     if results := [each for each in messages[last + 1 :] if each.get("role") == "tool"]:
         return Reply("\n\n".join(_result(each, request.get("metadata")) for each in results))

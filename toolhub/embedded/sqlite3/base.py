@@ -75,6 +75,7 @@ class Cursor(base.SQLiteCursorWrapper):
         return named
 
     def execute(self, query: str, params: Any = None) -> Any:
+        """Run the statement; one that writes outside a transaction waits for its turn."""
         if self.wrapper.begins_with_next:
             self.wrapper.begin()
         if self.connection.in_transaction:

@@ -30,6 +30,7 @@ class AuditFilter:
 
 
 def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
+    """Return the entries of the organisation that the filter lets through. No query yet."""
     entries = AuditEntry.objects.all()
     if wanted.actor:
         entries = entries.filter(actor_label__icontains=wanted.actor)

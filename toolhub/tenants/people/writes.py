@@ -206,6 +206,8 @@ def _set_access(member: Membership, access: Access, actor: Membership) -> None:
 
 
 def _set_rights(member: Membership, wanted: set[GivenRight], actor: Membership) -> None:
+    """Give and take the member's rights until they are the wanted ones, with one audit row. Raises MemberRefused, and
+    Forbidden for a right that the actor does not hold."""
     before_rights = held_rights(member)
     for given in sorted(wanted - before_rights, key=str):
         _check_right(given, actor)

@@ -160,6 +160,7 @@ class TenantManager(models.Manager[T]):
     queryset_class: type[TenantQuerySet[Any]] = TenantQuerySet
 
     def get_queryset(self) -> TenantQuerySet[T]:
+        """Return the rows of the scope's organisation; all in the system's scope."""
         queryset: TenantQuerySet[T] = self.queryset_class(self.model, using=self._db)
         if not has_scope():
             return queryset  # class-level querysets stay legal; running one raises

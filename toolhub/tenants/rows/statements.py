@@ -135,6 +135,7 @@ class Select(_Statement):
         return [compiled.instance(row) for row in compiled.rows(values | {SCOPE: current_scope()})]
 
     def _compile(self) -> _Compiled:
+        """Compile the query of a SELECT, with the columns and converters that make rows of its model."""
         query = self.queryset().query
         compiler = query.get_compiler(connection=connection)
         sql, params = compiler.as_sql()
@@ -174,6 +175,7 @@ class Update(_Statement):
         return [dict(zip(self.returning, row, strict=True)) for row in rows]
 
     def _compile(self) -> _Compiled:
+        """Compile an UPDATE with RETURNING. Raises ValueError where that would need joined rows."""
         queryset = self.queryset()
         model = queryset.model
         changes = {name: param(model, name) if each is None else each for name, each in self.changes.items()}

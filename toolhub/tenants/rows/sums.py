@@ -47,6 +47,7 @@ def _add(
     sums: Sequence[str],
     newest: Sequence[str],
 ) -> None:
+    """Add rows to sums, in one statement: a row that is there already gets the numbers added."""
     names = ("organisation", *found_by, *sums, *newest)
     columns: list[Any] = [model._meta.get_field(name) for name in names]
     query = InsertQuery(model)

@@ -43,6 +43,7 @@ class Wanted:
 
 
 def repository(hub: Remote, wanted: Wanted) -> dict[str, Any]:
+    """A repository's description, counts and topics. Raises ToolError where there is none."""
     row = hub.json("GET", *wanted.segments, shape=dict, missing=wanted.missing)
     counts = {name: row.get(name) for name in ("stargazers_count", "forks_count", "open_issues_count")}
     topics = row.get("topics")

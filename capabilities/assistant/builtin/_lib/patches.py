@@ -122,6 +122,7 @@ def _begins_file(lines: Sequence[str], at: int) -> bool:
 
 
 def _read_file(lines: Sequence[str], at: int) -> tuple[FilePatch, int]:
+    """Read one file of a patch from line `at` on; return it, and the line behind it. Raises ToolError."""
     old, new = _name(lines[at][4:]), _name(lines[at + 1][4:])
     if old.startswith("a/") and new.startswith("b/"):
         old, new = old[2:], new[2:]
@@ -220,6 +221,7 @@ class _Text:
         self.offsets = list(accumulate((len(each) + 1 for each in self.bare), initial=0))
 
     def with_hunks(self, hunks: Sequence[Hunk]) -> str:
+        """Return the text with the hunks applied, in their order. Raises ToolError for one that does not match."""
         made: list[str] = []
         at = 0
         for hunk in hunks:

@@ -141,6 +141,7 @@ class Remote:
         return sent
 
     def _refusal(self, answer: Fetched, missing: str) -> str:
+        """Return the sentence for an answer of the service that is no success, with its own words."""
         status, wait = answer.status, wait_of(answer)
         if status == 429 or wait is not None:
             when = f"in {duration(wait)}" if wait else "later"

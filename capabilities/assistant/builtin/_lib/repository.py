@@ -131,6 +131,7 @@ def _check_folder(root: Path, inner: str, path: str) -> None:
 
 
 def _copy(root: Path, inner: str, folder: Path) -> None:
+    """Copy what git needs of a repository, without its configuration and hooks."""
     version, extensions = 0, ""
     if SHA256.search(_text(root, f"{inner}/config")):
         version, extensions = 1, "[extensions]\n\tobjectformat = sha256\n"

@@ -90,6 +90,7 @@ def matching(is_match: Callable[[str], bool]) -> Matcher:
 
 
 def _regex_matcher(context: ToolContext, pattern: str, ignore_case: bool) -> Matcher:
+    """Return a matcher that runs the regular expression in a child process."""
     deadline = time.monotonic() + context.timeout * 0.9
 
     def matches(lines: Sequence[str], limit: int) -> Sequence[int]:

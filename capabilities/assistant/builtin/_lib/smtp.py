@@ -52,6 +52,7 @@ def sign_in(server: MailServer, seconds: float) -> None:
 
 @contextmanager
 def _signed_in(server: MailServer, seconds: float) -> Iterator[tuple[Backend, MailConnection]]:
+    """Yield a backend that is signed in to the mail server, and its connection. Raises ToolError."""
     if not (server.user + server.password).isascii():  # smtplib sends no other
         raise ToolError("The mail server's user and password may have only ASCII characters.")
     until = time.monotonic() + seconds
@@ -134,6 +135,8 @@ class Backend(EmailBackend):
 
 
 def _on(line: MailConnection, base: type[smtplib.SMTP]) -> type[smtplib.SMTP]:
+    """Return a class of SMTP connections that go to the checked addresses of `line`."""
+
     class Connection(base):  # type: ignore[misc, valid-type]
         """Goes to a checked address. The name is what the certificate must be for."""
 

@@ -32,6 +32,7 @@ def create_task(
     priority: str = Task.Priority.NORMAL,
     status: str = Task.Status.OPEN,
 ) -> Task:
+    """Create a task under the next number of the member. Raises ToolError without a title."""
     return create_numbered(
         Task,
         owner,

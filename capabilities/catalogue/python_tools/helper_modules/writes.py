@@ -87,6 +87,7 @@ def update_module(
 
 
 def _written(module: HelperModule, number: int, checked: CheckedModule, actor: Membership) -> HelperVersion:
+    """Write a version of the module. Raises ChangeRefused for code that no runtime can run."""
     if checked.refusal:
         raise ChangeRefused("code", checked.refusal)
     version = HelperVersion(

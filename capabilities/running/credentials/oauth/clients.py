@@ -61,6 +61,7 @@ def _is_readable(document_url: str) -> bool:
 
 
 def _registered(endpoint: str, redirect_uri: str, scopes: str) -> OAuthClient:
+    """Register the service as a client at this endpoint. Raises OAuthRefused."""
     from mcp.client.auth.exceptions import OAuthRegistrationError  # noqa: PLC0415 -- leaf
     from mcp.client.auth.oauth2 import check_registration_usable  # noqa: PLC0415 -- leaf
     from mcp.shared.auth import OAuthClientInformationFull  # noqa: PLC0415 -- leaf

@@ -160,6 +160,7 @@ class _Conversation:
                 self._selector.modify(self._channel, selectors.EVENT_READ)
 
     def _message(self) -> dict[str, Any]:
+        """Return the next message of the sandbox. Raises FullEnded where it ends, writes too much or takes too long."""
         while not self._lines:
             self._wait()
             try:
@@ -205,6 +206,7 @@ class _Conversation:
             self._printable -= len(self.printed[-1])
 
     def _answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a call of one of the service's functions. Raises FullEnded beyond its limits."""
         name, arguments = message.get("call"), message.get("arguments")
         if name not in ("http_get", "http_post") or not isinstance(arguments, list):
             return {"error": ("ValueError", "There is no such function.")}

@@ -236,6 +236,7 @@ def _limits(user: int) -> Callable[[], None]:
 
 
 def _arguments(workspace: str) -> Sequence[str]:
+    """Return the arguments of bubblewrap for a command in this workspace."""
     found = [
         *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534"),
         *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),

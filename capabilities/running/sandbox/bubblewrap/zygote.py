@@ -128,6 +128,7 @@ def _must(result: int) -> None:
 
 
 def main() -> None:
+    """Fork a child for each call that the service sends, end calls that it names, and all of them when it is gone."""
     _must(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
     control = socket.socket(fileno=os.dup(CONTROL))
     null = os.open("/dev/null", os.O_RDWR)
@@ -201,6 +202,7 @@ class Channel:
             data = data[os.write(self._file, data) :]
 
     def receive(self) -> dict[str, Any]:
+        """Return the next message; the process ends where the other side is gone."""
         while b"\n" not in self._buffer:
             chunk = os.read(self._file, 1_000_000)
             if not chunk:

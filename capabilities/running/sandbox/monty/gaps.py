@@ -305,6 +305,7 @@ def of_constructs(found: list[dict[str, Any]], code: str) -> Iterator[Problem]:
 
 
 def _base_class(base: str, name: str) -> tuple[str, str]:
+    """Return the message for a class with this base, and advice how to do without."""
     message = f"class {name}({base}): classes cannot inherit here."
     last = base.rpartition(".")[2]
     if last in EXCEPTIONS or last.endswith(("Error", "Exception")):

@@ -193,6 +193,7 @@ class Loading:
         self.fed(session, code, {"__name__": "tool"}, type_check=type_check)
 
     def _load_module(self, session: MontySession, name: str, helpers: Mapping[str, str]) -> None:
+        """Run the code of one module, and fill its object with the names. Raises MontyEnded, with the module's name."""
         is_helper = name in helpers
         part = "" if is_helper else modules.PACKAGES.get(name, "")
         text = helpers[name] if is_helper else modules.source(f"{name}.{part}" if part else name)
@@ -232,6 +233,7 @@ class Loading:
             raise MontyEnded(self._error(error)) from None
 
     def _answered(self, snapshot: Any) -> Any:
+        """Answer what the interpreter stopped for: a function of the service, an import, or its own default."""
         if isinstance(snapshot, FunctionSnapshot):
             name = str(snapshot.function_name)
             if snapshot.is_os_function:
@@ -252,6 +254,7 @@ class Loading:
         return snapshot.resume_auto()
 
     def _of_host(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Answer a call of one of the service's functions. Raises MontyEnded beyond its limits."""
         if self._killer is None and self._pid is not None:
             self._killer = threading.Timer(max(0.0, self.deadline - time.monotonic()) + GRACE, self._end, [self._pid])
             self._killer.daemon = True
@@ -283,6 +286,7 @@ class Loading:
         return RunError("Crashed", "The code crashed its process, most likely by asking for too much memory.")
 
     def _error(self, error: MontyRuntimeError | MontySyntaxError) -> RunError:
+        """Return the error of a run, with its line in the member's own code."""
         text = error.display("type-msg")
         kind, _, message = text.partition(": ")
         kind = kind.rpartition(".")[2]
