@@ -41,6 +41,10 @@ def written(folder: Path, **files: str) -> Path:
         ('async def a():\n    """Of its rows."""\n', "Of"),
         ("def rows_told():\n    pass\n", "rows_told"),
         ("def _said(a):\n    pass\n", "_said"),
+        ("told = 1\n", "told"),
+        ("def a(said):\n    pass\n", "said"),
+        ("def a():\n    return [meant for meant in []]\n", "meant"),
+        ("class A:\n    def a(self):\n        self._said = 1\n", "said"),
     ],
 )
 def test_vague_openings_and_names_are_found(tmp_path: Path, text: str, word: str) -> None:
@@ -55,6 +59,34 @@ def test_two_classes_of_a_wing_with_one_name_are_found(tmp_path: Path) -> None:
 
     assert found.startswith("house/wing/two.py:1: ")
     assert "Row" in found
+
+
+REFUSES = {
+    "raise": "def change(row):\n    if row:\n        raise ValueError\n",
+    "require": "def change(row):\n    require(row)\n",
+    "rank": "def change(row):\n    with row:\n        check_rank(row)\n",
+    "404": "def change(row):\n    return role_or_404(row)\n",
+}
+
+
+@pytest.mark.parametrize("text", REFUSES.values(), ids=REFUSES)
+def test_a_write_that_does_not_say_that_it_raises_is_found(tmp_path: Path, text: str) -> None:
+    [found] = check(written(tmp_path, writes=text, queries=text))
+
+    assert found.startswith("house/wing/writes.py:1: ")
+    assert "change" in found
+
+
+def test_writes_that_raise_nothing_or_say_so_pass(tmp_path: Path) -> None:
+    text = (
+        'def a():\n    """Raises ValueError."""\n    raise ValueError\n\n\n'
+        "def _private():\n    raise ValueError\n\n\n"
+        "def b():\n    def inside():\n        raise ValueError\n    return inside\n\n\n"
+        "def c():\n    try:\n        return 1\n    except ValueError:\n        raise\n\n\n"
+        "def provided():\n    raise NotImplementedError\n"
+    )
+
+    assert check(written(tmp_path, writes=text)) == []
 
 
 def test_plain_words_pass(tmp_path: Path) -> None:
