@@ -36,9 +36,9 @@ LEAST = Decimal("0.001")
 MOST_KCAL = 100_000
 MOST_SERVINGS = 1_000
 
-A_LIST = Naming("A list", LISTS, "All {most} lists are in use: remove one first.")
-A_RECIPE = Naming("A recipe", RECIPES, "All {most} recipes are in use.")
-A_PLACE = Naming("A place", PLACES, "All {most} places are in use: remove one first.")
+A_LIST = Naming("A list", LISTS, "All {limit} lists are in use: remove one first.")
+A_RECIPE = Naming("A recipe", RECIPES, "All {limit} recipes are in use.")
+A_PLACE = Naming("A place", PLACES, "All {limit} places are in use: remove one first.")
 
 
 # -- Lists ------------------------------------------------------------------------------------------------------------

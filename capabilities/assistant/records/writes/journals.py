@@ -18,7 +18,7 @@ JOURNALS = 500
 ENTRY_TEXT = 100_000
 ENTRY_TITLE = 200
 
-A_JOURNAL = Naming("A journal", JOURNALS, "All {most} journals are in use: write into one that exists.")
+A_JOURNAL = Naming("A journal", JOURNALS, "All {limit} journals are in use: write into one that exists.")
 
 
 def create_journal(owner: Owner, *, name: str) -> Journal:
