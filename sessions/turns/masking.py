@@ -123,7 +123,9 @@ def _write(changes: Sequence[tuple[Step, dict[str, Any]]], reply: Step, secrets:
 def _write_request(turn_id: UUID, secrets: Sequence[str]) -> None:
     """Two queries."""
     made = ClientRequest.objects.filter(turn=turn_id)
-    made.update(call=_masked_call(made.values_list("call", flat=True).get(), secrets))
+    call = made.values_list("call", flat=True).get()
+    if call is not None:
+        made.update(call=_masked_call(call, secrets))
 
 
 def _mask_request(turn_id: UUID, membership_id: int) -> None:
