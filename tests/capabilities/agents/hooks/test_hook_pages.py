@@ -159,7 +159,7 @@ def test_home_warns_those_who_hold_the_right(as_alice: Client, alice: Membership
     as_bob = Client()
     as_bob.force_login(bob.user)
 
-    warning = "1 hook failed when it last ran"
+    warning = "1 hook failed at the last run"
     assert warning not in before
     assert warning in text_of(as_alice.get(ACME).content)
     assert warning not in text_of(as_bob.get(ACME).content)

@@ -110,7 +110,7 @@ def test_the_page_says_how_a_server_is_doing(as_alice: Client, alice: Membership
     told = ("It did not answer in time.", "Its description changed.", "2026-07-28", "version 9.1", "No model reads")
     assert [each for each in told if each not in page] == []
     assert ("&lt;script&gt;me" in page, "<script>me" in page, "<b>notes" in page) == (True, False, False)
-    for waits in ("1 tool is kept back until somebody decides about a change.", "1 import waits for review."):
+    for waits in ("1 tool is kept back until somebody decides about a change", "1 import waits for review"):
         assert waits in " ".join(home.split())
 
 

@@ -142,6 +142,7 @@ def test_data_is_held_against_the_output_schema(acme: Organisation, data: Any, l
     assert came.structured == ({"result": [1]} if data == [1] else data)
 
 
+@pytest.mark.processes
 def test_a_schema_that_doubles_its_time_is_given_up_in_a_child(acme: Organisation) -> None:
     schema: dict[str, Any] = {"$defs": {"d0": {"type": "string"}}, "$ref": "#/$defs/d40"}
     for number in range(1, 41):

@@ -292,7 +292,7 @@ def test_a_model_that_disappeared_is_marked_where_it_is_used_until_it_is_listed_
     for page in pages:
         assert "Not listed" in as_alice.get(page).content.decode(), page
     home = as_alice.get("/o/acme/").content.decode()
-    assert "the model scripted any more" in home
+    assert "no longer lists scripted" in home
     assert Rest(alice).get(f"models/{model.public_id}").json["missing_since"]
 
     provider.models = ["scripted"]
@@ -388,7 +388,7 @@ def test_home_names_who_has_the_model_in_reserve(as_alice: Client, acme: Organis
 
     home = as_alice.get("/o/acme/").content.decode()
 
-    assert "spare any more, which Starter uses" in home
+    assert "no longer lists spare, the model of Starter" in home
     assert "unused" not in home
 
 
