@@ -13,7 +13,8 @@ from capabilities.common.rights import require
 from capabilities.models import Agent, RoutingMode, is_offered
 from sessions.access import visible_sessions
 from sessions.doors.chats.queries import agents_to_talk_to
-from sessions.insight.explain.reasons import NOT_OFFERED, Asked, Reasons, reasons_page
+from sessions.insight.explain.asked_tools import reasons_page
+from sessions.insight.explain.reasons import NOT_OFFERED, Asked, Reasons
 from sessions.insight.explain.remedies.table import Remedies
 from sessions.insight.explain.remedies.ways import Change
 from sessions.models import ChatSession
