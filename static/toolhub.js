@@ -42,7 +42,7 @@
       if (step) {
         event.preventDefault();
         choose(options[(options.indexOf(chosen()) + step + options.length) % options.length]);
-      } else if (event.key === "Enter" && !event.isComposing && chosen()) {
+      } else if (kept.isEnter(event) && chosen()) {
         event.preventDefault();
         chosen().click();
       } else if (event.key === "Escape") {

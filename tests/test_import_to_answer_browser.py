@@ -115,8 +115,17 @@ def alice(browser: Browser, up: Up) -> Page:
     return page
 
 
-def menu(page: Page, name: str) -> None:
-    page.get_by_role("navigation").get_by_role("link", name=name).first.click()
+def menu(page: Page, entry: str, tab: str = "") -> None:
+    """An entry of the menu, and one of its tabs."""
+    page.get_by_role("navigation", name="Main", exact=True).get_by_role("link", name=entry).click()
+    if tab:
+        page.get_by_role("navigation", name=f"Pages of {entry}").get_by_role("link", name=tab).click()
+
+
+def add(page: Page, kind: str) -> None:
+    """What the button Add of the tools offers."""
+    page.locator("summary").filter(has_text="Add").click()
+    page.get_by_role("link", name=kind).click()
 
 
 def accept_all_for(page: Page, agent: str, category: str) -> None:
@@ -149,7 +158,7 @@ def answer_in_a_chat(page: Page, provider: ScriptedOpenAI, agent: str, tool: str
 def test_an_api_comes_from_its_document_to_an_answer(alice: Page, library: str, provider: ScriptedOpenAI) -> None:
     wrong = complaints(alice)
     menu(alice, "Tools")
-    alice.get_by_role("link", name="Import tools").click()
+    add(alice, "OpenAPI document")
     alice.get_by_label("Address of the document").fill(library)
     alice.get_by_role("button", name="Read it").click()
     accept_all_for(alice, "Assistant", "Library")
@@ -160,7 +169,7 @@ def test_an_api_comes_from_its_document_to_an_answer(alice: Page, library: str, 
 
 def test_a_server_comes_from_its_process_to_an_answer(alice: Page, provider: ScriptedOpenAI) -> None:
     wrong = complaints(alice)
-    menu(alice, "MCP servers")
+    menu(alice, "Tools", "MCP servers")
     alice.get_by_role("link", name="Add a server").first.click()
     alice.get_by_label("Name", exact=True).fill("echoes")
     alice.get_by_role("radio", name="Process of this installation").check()
@@ -178,7 +187,7 @@ def test_a_python_tool_comes_from_its_code_to_an_answer(
 ) -> None:
     wrong = complaints(alice)
     menu(alice, "Tools")
-    alice.get_by_role("link", name="Write a Python tool").click()
+    add(alice, "Python tool")
     alice.locator("[name=name]").fill("initials")
     alice.locator("[name=category]").select_option("utility")
     alice.locator("[name=description]").fill("The initials of a name.")
@@ -188,8 +197,7 @@ def test_a_python_tool_comes_from_its_code_to_an_answer(
     alice.get_by_role("button", name="Submit for approval").click()
     alice.get_by_text("waits for approval").first.wait_for()
     dora = approver(browser, up, alice)
-    menu(dora, "Approvals")
-    dora.get_by_role("link", name="Versions").first.click()
+    menu(dora, "Inbox", "Tool versions")
     dora.get_by_role("link", name="initials").first.click()
     dora.get_by_role("checkbox", name="Assistant", exact=True).check()
     dora.get_by_role("button", name="Approve version 1").click()
@@ -202,7 +210,7 @@ def test_a_python_tool_comes_from_its_code_to_an_answer(
 
 def approver(browser: Browser, up: Up, alice: Page) -> Page:
     """Another admin at Home, whom Alice invited."""
-    menu(alice, "Members")
+    menu(alice, "People", "Members")
     alice.get_by_role("link", name="Invite").first.click()
     alice.get_by_label("E-mail address").fill("dora@example.com")
     alice.locator("[name=access]").select_option("admin")

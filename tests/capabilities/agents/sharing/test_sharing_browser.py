@@ -74,7 +74,7 @@ def test_a_copy_is_published_imported_and_withdrawn(page: Page) -> None:
     page.get_by_role("button", name="Import it").click()
     page.get_by_role("heading", name="Toolkit", exact=True).wait_for()
     page.goto("/o/acme/imports/")
-    page.get_by_role("link", name="Published toolkits").first.click()
+    page.get_by_role("link", name="Published", exact=True).click()
     page.get_by_role("link", name=f"{name} 1").wait_for()
     page.goto(here)
     page.get_by_text("Withdraw this copy").click()
