@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import sqlite3
@@ -153,6 +154,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several processes each takes a file at a time: the long ones come first, so that all end at about once."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=longest_first(items))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the collector of garbage passes over it from here on."""
+    gc.collect()
+    gc.freeze()
 
 
 def longest_first(items: Sequence[pytest.Item]) -> Callable[[pytest.Item], tuple[int, int, str]]:
