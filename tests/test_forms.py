@@ -363,6 +363,7 @@ ELSEWHERE = {
 
 #: Pages that are no HTML, or never end.
 NO_PAGES = {
+    "audit_csv",
     "usage_csv",
     "account_logout",
     "healthz",

@@ -1007,6 +1007,7 @@ ROUTES: dict[str, Route] = {
     "browser_list": Route((Ask(), Ask("POST", 302, body=lambda side: BROWSER))),
     "browser_remove": Route((Ask("POST", 302),)),
     "audit_list": Route((Ask(), Ask(query=lambda side: {"q": "tool"})), right=Right.AUDIT),
+    "audit_csv": Route(right=Right.AUDIT),
     "audit_check": Route(right=Right.AUDIT),
     # Pages: one's own account
     "account": Route((Ask(), Ask("POST", 302, body=lambda side: {"first_name": "Fresh"}))),

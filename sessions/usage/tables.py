@@ -7,11 +7,10 @@ from dataclasses import fields
 
 from sessions.usage.queries import Group, Grouping
 from toolhub.tenants.rows.money import dollars
+from toolhub.tenants.spreadsheets import as_text
 
 #: Columns of money, in billionths of a dollar.
 MONEY = {"cost", "saved_cost"}
-#: A spreadsheet takes a text that begins so for a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_lines(grouping: Grouping, groups: Iterable[Group]) -> Iterator[list[str | int]]:
@@ -21,8 +20,3 @@ def csv_lines(grouping: Grouping, groups: Iterable[Group]) -> Iterator[list[str 
     for group in groups:
         values = ((name, getattr(group.sums, name)) for name in columns)
         yield [as_text(group.name), *(dollars(value) if name in MONEY else value for name, value in values)]
-
-
-def as_text(value: str) -> str:
-    """Return the text so that no spreadsheet runs it as a formula."""
-    return f"'{value}" if value.startswith(FORMULA) else value

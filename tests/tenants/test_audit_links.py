@@ -26,8 +26,8 @@ def links(client: Client, reader: Membership) -> set[str]:
     """Where the entries lead the reader."""
     client.force_login(reader.user)
     page = client.get(f"{ACME}audit/").content.decode()
-    entries = page[page.index('id="entries"') : page.index("</ol>")]
-    return set(re.findall(r'<a href="([^"]+)"', entries))
+    entries = page[page.index('class="trail"') : page.index("</ol>")]
+    return set(re.findall(r'<a href="(/[^"]+)"', entries))
 
 
 def name_in_audit(*rows: TenantModel) -> None:

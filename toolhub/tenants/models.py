@@ -309,7 +309,10 @@ class AuditEntry(TenantModel):
     objects = AppendOnlyManager()  # type: ignore[misc]
 
     class Meta(TenantModel.Meta):
-        indexes = (models.Index(fields=["organisation", "-id"], name="audit_newest_first"),)
+        indexes = (
+            models.Index(fields=["organisation", "-id"], name="audit_newest_first"),
+            models.Index(fields=["organisation", "target_id", "-number"], name="audit_by_target"),
+        )
         constraints = (models.UniqueConstraint(fields=["organisation", "number"], name="audit_entries_have_numbers"),)
 
     def __str__(self) -> str:

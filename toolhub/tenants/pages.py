@@ -19,7 +19,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from toolhub import __version__
 from toolhub.tenants.access import memberships_of_user
 from toolhub.tenants.menu import menu_for
-from toolhub.tenants.models import Membership, User
+from toolhub.tenants.models import Membership, Right, User
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -74,6 +74,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "member": member,
         "organisation": member.organisation if member else None,
         "menu": SimpleLazyObject(lambda: menu_for(member, request) if member else None),
+        "reads_audit": SimpleLazyObject(lambda: member is not None and bool(member.reach(Right.AUDIT))),
         "memberships": SimpleLazyObject(lambda: _memberships(request)),
     }
 

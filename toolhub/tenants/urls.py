@@ -30,5 +30,6 @@ urlpatterns = [
     path("tokens/", tokens.token_list, name="token_list"),
     path("tokens/<uuid:own_token>/revoke/", tokens.token_revoke, name="token_revoke"),
     path("audit/", audit.audit_list, name="audit_list"),
+    path("audit/csv/", audit.audit_csv, name="audit_csv"),
     path("audit/check/", audit.audit_check, name="audit_check"),
 ]

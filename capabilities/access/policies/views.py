@@ -136,6 +136,7 @@ def _policy_form(
     context = {
         "form": form,
         "provider": provider,
+        "policy": stored_policy(provider),
         "look": look,
         "effect": _effect(member, content, provider, look),
         "warnings": warnings,

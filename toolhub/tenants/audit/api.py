@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -13,9 +14,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from toolhub.tenants.audit.queries import AuditFilter, audit_entries
+from toolhub.tenants.audit.sentences import sentence_of
 from toolhub.tenants.models import AuditEntry, Right
 from toolhub.tenants.rest.api import api_member, paged
-from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page
+from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page, uuid_parameter
 
 AUDIT_PARAMETERS = [
     OpenApiParameter("actor", str, description="Part of the actor's e-mail address."),
@@ -24,13 +26,17 @@ AUDIT_PARAMETERS = [
     OpenApiParameter("from", date, description="First day (UTC)."),
     OpenApiParameter("to", date, description="Last day (UTC)."),
     OpenApiParameter("q", str, description="Text anywhere in an entry."),
+    OpenApiParameter("target_id", UUID, description="The id of one target: its history."),
 ]
-AUDIT_NAMES = ("actor", "action", "target", "from", "to", "q")
+AUDIT_NAMES = ("actor", "action", "target", "from", "to", "q", "target_id")
 
 
 class AuditEntryOut(serializers.Serializer[AuditEntry]):
     number = serializers.IntegerField(help_text="Counted from 1 in each organisation, without a gap.")
     at = serializers.DateTimeField(source="created_at")
+    sentence = serializers.SerializerMethodField(
+        help_text="The entry in words, with the name that the actor has now: for people, and not in the hash."
+    )
     actor = serializers.CharField(source="actor_label")
     action = serializers.CharField()
     target_type = serializers.CharField()
@@ -42,6 +48,9 @@ class AuditEntryOut(serializers.Serializer[AuditEntry]):
     after: Any = serializers.JSONField()
     request_id = serializers.CharField()
     hash = serializers.CharField(help_text="Covers the entry and the hash of the one before.")
+
+    def get_sentence(self, entry: AuditEntry) -> str:
+        return str(sentence_of(entry))
 
     def get_target_id(self, entry: AuditEntry) -> str:
         return "" if entry.target_id.isdecimal() else entry.target_id
@@ -70,7 +79,9 @@ def audit_filter(request: Request) -> AuditFilter:
     for name, text in texts.items():
         if len(text) > 200 or "\x00" in text:
             raise ValidationError({name: "Give at most 200 characters, without NUL."})
-    return AuditFilter(since=_day(request, "from"), until=_day(request, "to"), **texts)
+    return AuditFilter(
+        since=_day(request, "from"), until=_day(request, "to"), target_id=uuid_parameter(request, "target_id"), **texts
+    )
 
 
 def _day(request: Request, name: str) -> date | None:

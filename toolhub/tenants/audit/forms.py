@@ -19,13 +19,14 @@ class AuditFilterForm(ListAddress):
     since = forms.DateField(required=False)
     until = forms.DateField(required=False)
     q = forms.CharField(required=False, max_length=200)
+    target_id = forms.UUIDField(required=False)
 
     def wanted(self) -> AuditFilter:
         self.full_clean()
         data = self.cleaned_data
         since, until = (_within(data.get(name)) for name in ("since", "until"))
         texts = {name: data.get(name, "") for name in ("actor", "action", "target", "q")}
-        return AuditFilter(since=since, until=until, **texts)
+        return AuditFilter(since=since, until=until, target_id=data.get("target_id"), **texts)
 
 
 def _within(day: date | None) -> date | None:

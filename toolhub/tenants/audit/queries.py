@@ -7,19 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
+from toolhub.tenants.audit.sentences import Sentence, sentence_of
 from toolhub.tenants.models import AuditEntry, Membership
 from toolhub.tenants.rows.keyset import PAGE, Keyset, Page
 from toolhub.tenants.targets import addresses_of
+
+#: Newest entries that the choices of a filter are taken from, and choices of one field.
+LOOKED_AT, MOST_CHOICES = 2_000, 200
+#: Entries of one file, and of each query for it.
+MOST_LINES, PART = 100_000, 500
 
 
 @dataclass(frozen=True)
 class AuditFilter:
     """Part of the actor's address, the beginning of an action, a kind or part of the name of a target, days (UTC, both
-    inclusive), and text anywhere in an entry."""
+    inclusive), text anywhere in an entry, and the id of a target."""
 
     actor: str = ""
     action: str = ""
@@ -27,11 +34,14 @@ class AuditFilter:
     since: date | None = None
     until: date | None = None
     q: str = ""
+    target_id: UUID | None = None
 
 
 def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
-    """Return the entries of the organisation that the filter lets through. No query yet."""
-    entries = AuditEntry.objects.all()
+    """Return the entries that the filter lets through, with their actors and these actors' users. No query yet."""
+    entries = AuditEntry.objects.select_related("actor__user")
+    if wanted.target_id:
+        entries = entries.filter(target_id=str(wanted.target_id))
     if wanted.actor:
         entries = entries.filter(actor_label__icontains=wanted.actor)
     if wanted.action:
@@ -70,9 +80,15 @@ class Change:
 @dataclass(frozen=True)
 class ShownEntry:
     entry: AuditEntry
+    sentence: Sentence
     changes: Sequence[Change]
     #: The page of what it names, where that is still there and the reader may see it.
     address: str = ""
+
+    @property
+    def has_history(self) -> bool:
+        """True where other entries can name the same thing: one from before there were random ids has none."""
+        return bool(self.entry.target_id) and not self.entry.target_id.isdecimal()
 
 
 def trail_page(
@@ -82,8 +98,29 @@ def trail_page(
     page = Keyset(audit_entries(wanted), ("-number",)).page(after, before, limit=limit)
     found_at = addresses_of(page.rows, reader)
     return page.of(
-        lambda row: ShownEntry(row, changes(row.before, row.after), found_at.get((row.target_type, row.target_id), ""))
+        lambda row: ShownEntry(
+            row,
+            sentence_of(row),
+            changes(row.before, row.after),
+            found_at.get((row.target_type, row.target_id), ""),
+        )
     )
+
+
+@dataclass(frozen=True)
+class Occurring:
+    """Actors, actions and kinds of targets of the newest entries, sorted."""
+
+    actors: Sequence[str]
+    actions: Sequence[str]
+    kinds: Sequence[str]
+
+
+def occurring() -> Occurring:
+    """Return what the newest entries hold, for the choices of a filter. One query."""
+    newest = AuditEntry.objects.order_by("-number").values_list("actor_label", "action", "target_type")[:LOOKED_AT]
+    actors, actions, kinds = zip(*newest, strict=True) if (newest := list(newest)) else ((), (), ())
+    return Occurring(*(sorted(set(each))[:MOST_CHOICES] for each in (actors, actions, kinds)))
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:

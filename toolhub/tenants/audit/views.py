@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from toolhub.tenants.access import MemberRequest, member_or_404
+from toolhub.tenants.audit.files import csv_parts
 from toolhub.tenants.audit.forms import AuditFilterForm
-from toolhub.tenants.audit.queries import trail_page
+from toolhub.tenants.audit.queries import occurring, trail_page
 from toolhub.tenants.audit.writes import check_chain
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -20,13 +21,26 @@ def audit_list(request: MemberRequest, org: str) -> HttpResponse:
     """Show the changes and who made them, newest first; htmx gets the entries alone."""
     member = member_or_404(request, right=Right.AUDIT)
     form = AuditFilterForm(request.GET)
-    wanted = form.wanted()
+    page = trail_page(form.wanted(), member, **form.place)
     context = {
-        **form.context(trail_page(wanted, member, **form.place)),
+        **form.context(page),
+        "of": next(iter(page.rows), None) if form.filters["target_id"] else None,
+        "occurring": None if request.htmx else occurring(),
         "count": member.organisation.audit_count,
     }
     template = "tenants/_audit_entries.html" if request.htmx else "tenants/audit_list.html"
     return render(request, template, context)
+
+
+@require_GET
+@signed_in
+def audit_csv(request: MemberRequest, org: str) -> StreamingHttpResponse:
+    """The entries that the address asks for as a file, the newest first."""
+    member = member_or_404(request, right=Right.AUDIT)
+    parts = csv_parts(member.organisation_id, AuditFilterForm(request.GET).wanted())
+    response = StreamingHttpResponse(parts, content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="audit-{org}.csv"'
+    return response
 
 
 @require_GET
