@@ -45,6 +45,7 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
     path("files/<uuid:file_id>/", file_download, name="file_download"),
     path("approvals/", approval_views.approval_list, name="approval_list"),
+    path("approvals/several/", approval_views.approval_bulk, name="approval_bulk"),
     path("approvals/remembered/", approval_views.approval_consents, name="approval_consents"),
     path(
         "approvals/remembered/<uuid:consent_id>/revoke/",

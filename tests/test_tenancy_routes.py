@@ -365,6 +365,10 @@ def rule_body(side: OrganisationRows) -> dict[str, Any]:
     return {"tool_pattern": side.name, "expires_after": 24, "priority": 5} | named
 
 
+def several(side: OrganisationRows) -> dict[str, Any]:
+    return {"do": "deny", "approval": side.approval_id}
+
+
 def rule_form(side: OrganisationRows) -> dict[str, Any]:
     return rule_body(side) | {"when": "always"}
 
@@ -1072,6 +1076,19 @@ ROUTES: dict[str, Route] = {
         )
     ),
     "approval_deny": Route((Ask("POST", 302, body=lambda side: {"proposal": "Ask again on Monday."}),)),
+    "approval_bulk": Route(  # a member may not see this one, and an operator not answer it
+        (
+            Ask("POST", 200, body=several, refused=404, without_tools=404, below_admin=302),
+            Ask(
+                "POST",
+                302,
+                body=lambda side: several(side) | {"confirmed": "1"},
+                refused=404,
+                without_tools=404,
+                below_admin=302,
+            ),
+        )
+    ),
     "approval_respond": Route((Ask("POST", 302, body=lambda side: {"response": "It is 4."}),)),
     "file_download": Route(),
     "approval_answer": Route(

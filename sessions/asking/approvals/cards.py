@@ -16,9 +16,11 @@ from django.db.models import Q
 
 from capabilities.common.visible import Part, unseen_count, visible_parts
 from capabilities.contract.approvals import MAX_SHOWN
+from capabilities.models import Tool
 from sessions.asking.approvals.answering import answerable_by, why_not_answer
+from sessions.asking.approvals.comparing import ArgumentChange, differing_arguments
 from sessions.asking.approvals.input_forms import InputForm, Typed
-from sessions.asking.approvals.queries import with_all_shown
+from sessions.asking.approvals.queries import last_approved, with_all_shown
 from sessions.asking.approvals.writes import is_whole
 from sessions.models import OF_MEMBER, Approval, ApprovalKind, ApprovalStatus, StepKind, Turn, TurnStatus
 from toolhub.bounded_json import load_json
@@ -26,6 +28,8 @@ from toolhub.tenants.models import Membership, Right
 
 #: Choices of a question that are shown as buttons.
 MAX_CHOICES = 20
+#: Characters of arguments in one line.
+MAX_LINE = 400
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Card:
     #: Input of a form that was sent and did not fit: what was typed, and what is wrong by the name of the field.
     typed: Typed | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
+    #: The last call of the same tool by the same agent that was approved, where a page compares them.
+    earlier: Approval | None = None
 
     @property
     def can_answer(self) -> bool:
@@ -96,6 +102,19 @@ class Card:
         text = self.approval.arguments
         return list(visible_parts(_indented(text) if self.is_whole else text[:MAX_SHOWN]))
 
+    @property
+    def line(self) -> list[Part]:
+        """The beginning of the arguments in one line."""
+        text = self.approval.arguments
+        return list(visible_parts(text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"))
+
+    @cached_property
+    def differing(self) -> list[ArgumentChange] | None:
+        """Arguments that are not those of the earlier call; None where there is none to compare with."""
+        if self.earlier is None or not self.is_whole or not is_whole(self.earlier):
+            return None
+        return differing_arguments(self.earlier.arguments, self.approval.arguments)
+
     @cached_property
     def unseen(self) -> int:
         """Characters of the arguments that a reader would not see."""
@@ -146,6 +165,40 @@ class CardGroup:
     @property
     def first(self) -> Approval:
         return self.cards[0].approval
+
+
+@dataclass(frozen=True)
+class ToolGroup:
+    """Calls of one tool that wait, which may be answered together."""
+
+    cards: Sequence[Card]
+
+    @property
+    def tool(self) -> Tool:
+        return self.cards[0].approval.tool
+
+
+def by_tool(cards: Iterable[Card]) -> list[ToolGroup]:
+    """Calls that the reader may answer, by their tool where there are several of it; in the order of the first ones."""
+    found: dict[int, list[Card]] = {}
+    for card in cards:
+        if card.can_answer and card.is_before_call:
+            found.setdefault(card.approval.tool_id, []).append(card)
+    return [ToolGroup(cards) for cards in found.values() if len(cards) > 1]
+
+
+def waiting_cards(member: Membership, waiting: Sequence[Approval]) -> list[Card]:
+    """The cards of what this member may answer, each with the call that was approved last. Two queries, one more for a
+    delegated right."""
+    earlier = last_approved(member, waiting)
+    return [
+        Card(
+            each,
+            opens_session=opens_session(member, each),
+            earlier=earlier.get((each.tool_id, each.turn.agent_id)) if each.kind == ApprovalKind.APPROVAL else None,
+        )
+        for each in waiting
+    ]
 
 
 def grouped(cards: Iterable[Card]) -> list[CardGroup]:

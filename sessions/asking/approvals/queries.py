@@ -3,6 +3,7 @@ consents kept."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -10,7 +11,7 @@ from django.http import Http404
 
 from sessions.access import own_session
 from sessions.asking.approvals.answering import answerable_by
-from sessions.models import Approval, ApprovalStatus, ChatSession, Consent, Turn
+from sessions.models import Approval, ApprovalKind, ApprovalStatus, ChatSession, Consent, Turn
 from toolhub.tenants.menu import notice
 from toolhub.tenants.models import EVERY_CATEGORY, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
@@ -66,6 +67,45 @@ def approvals_notice(member: Membership) -> tuple[int, str]:
     """Count the calls and questions that wait for this member, with a sentence that says it; 0 and "" for nothing. One
     query, one more for a delegated right."""
     return notice(count_waiting_for(member), "approval waits for you", "approvals wait for you", at_most=COUNTED)
+
+
+#: Approved calls that are looked through for the last one of each tool and agent.
+LOOKED_BACK = 1_000
+
+
+def last_approved(member: Membership, waiting: Iterable[Approval]) -> dict[tuple[int, int], Approval]:
+    """Return the call that was approved last of each waiting call's tool and agent, by their keys, as far as the member
+    may see it. Two queries, one more for a delegated right; none where nothing waits."""
+    calls = [each for each in waiting if each.kind == ApprovalKind.APPROVAL]
+    if not calls:
+        return {}
+    approved = approvals_seen_by(member).filter(
+        kind=ApprovalKind.APPROVAL,
+        status=ApprovalStatus.APPROVED,
+        tool__in={each.tool_id for each in calls},
+        turn__agent__in={each.turn.agent_id for each in calls},
+    )
+    newest: dict[tuple[int, int], int] = {}
+    for tool, agent, key in approved.order_by("-pk").values_list("tool_id", "turn__agent_id", "pk")[:LOOKED_BACK]:
+        newest.setdefault((tool, agent), key)
+    found = approved.filter(pk__in=newest.values())
+    return {(each.tool_id, each.turn.agent_id): each for each in found}
+
+
+def approvals_named(member: Membership, ids: Collection[UUID]) -> list[Approval]:
+    """Return the approvals with these ids, the oldest first. Raises Http404 where the member may not see one of them,
+    as for one that is missing. One query, one more for a delegated right."""
+    found = list(approvals_seen_by(member).filter(public_id__in=ids).order_by("pk"))
+    if not ids or len(found) != len(set(ids)):
+        raise Http404("No such approval.")
+    return found
+
+
+def answerable_of(member: Membership, approvals: Sequence[Approval]) -> list[Approval]:
+    """Return those that wait and that this member may answer. One query, one more for a delegated right."""
+    mine = Approval.objects.filter(answerable_by(member), pk__in=[each.pk for each in approvals])
+    keys = set(mine.values_list("pk", flat=True))
+    return [each for each in approvals if each.pk in keys]
 
 
 # -- What was asked ----------------------------------------------------------------------------------------------------

@@ -7,17 +7,20 @@ from dataclasses import replace
 from uuid import UUID
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.common.pages import page_before
 from capabilities.common.refused import ChangeRefused
-from sessions.asking.approvals.cards import Card, card_for, grouped, opens_session
-from sessions.asking.approvals.forms import AnswerForm, ApprovalsAddress
+from sessions.asking.approvals.cards import Card, by_tool, card_for, grouped, waiting_cards
+from sessions.asking.approvals.forms import APPROVE, AnswerForm, ApprovalsAddress, BulkForm
 from sessions.asking.approvals.input_forms import content_typed
 from sessions.asking.approvals.queries import (
+    answerable_of,
     approval_or_404,
+    approvals_named,
     consent_or_404,
     consents_page,
     history_page,
@@ -37,7 +40,7 @@ from sessions.turns.asked import ACCEPT
 from sessions.turns.fencing import Conflict
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.list_address import ListAddress
-from toolhub.tenants.models import Membership, Right
+from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -49,9 +52,11 @@ def approval_list(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request)
     address = ApprovalsAddress(request.GET)
     waiting = waiting_page(member)
+    cards = waiting_cards(member, waiting.rows)
     context = {
         **address.context(history_page(member, **address.filters, **address.place)),
-        "groups": grouped(Card(each, opens_session=opens_session(member, each)) for each in waiting.rows),
+        "groups": grouped(cards),
+        "tools": by_tool(cards),
         "waiting": len(waiting.rows),
         "has_more": bool(waiting.after),
         "statuses": ApprovalsAddress.base_fields["status"].choices,  # type: ignore[attr-defined]
@@ -150,6 +155,55 @@ def _answer(
             return render(request, "sessions/asking/approvals/_card_answered.html", context)
         messages.success(request, done)
     return redirect(page_before(request, member, "approvals/"))
+
+
+# -- Several calls of one tool ----------------------------------------------------------------------------------------
+
+
+@require_POST
+@signed_in
+def approval_bulk(request: MemberRequest, org: str) -> HttpResponse:
+    """Show the ticked calls of one tool before they are answered; with `confirmed` answer each of them by itself."""
+    member = member_or_404(request, at_least=Access.MEMBER)
+    form = BulkForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, form.first_error())
+        return redirect("approval_list", org)
+    named = approvals_named(member, form.cleaned_data["approval"])
+    if len({each.tool_id for each in named}) > 1:
+        messages.error(request, "Tick calls of one tool.")
+        return redirect("approval_list", org)
+    do = form.cleaned_data["do"]
+    if "confirmed" in request.POST:
+        _answer_each(request, member, named, do)
+        return redirect("approval_list", org)
+    cards = [card for card in waiting_cards(member, answerable_of(member, named)) if card.is_before_call]
+    if not cards:
+        messages.error(request, "None of these calls waits any more.")
+        return redirect("approval_list", org)
+    context = {"cards": cards, "tool": cards[0].approval.tool, "do": do, "gone": len(named) - len(cards)}
+    return render(request, "sessions/asking/approvals/approval_bulk.html", context)
+
+
+def _answer_each(request: MemberRequest, member: Membership, named: list[Approval], do: str) -> None:
+    """Approve or deny each in a transaction of its own, and say what became of them."""
+    refused: list[str] = []
+    for approval in named:
+        try:
+            if do == APPROVE:
+                approve(approval, actor=member, only_once=True)
+            else:
+                deny(approval, actor=member)
+        except (ChangeRefused, Conflict, PermissionDenied) as error:
+            refused.append(str(error))
+    done, tool = len(named) - len(refused), named[0].tool
+    calls = f"{done} call{'' if done == 1 else 's'} of {tool}"
+    if done:
+        messages.success(
+            request, f"Approved: {calls}, each runs once." if do == APPROVE else f"Denied: {calls}. None of them runs."
+        )
+    for reason in dict.fromkeys(refused):
+        messages.error(request, f"Not answered: {reason}")
 
 
 # -- What is remembered ------------------------------------------------------------------------------------------------

@@ -123,14 +123,14 @@ def occurring() -> Occurring:
     return Occurring(*(sorted(set(each))[:MOST_CHOICES] for each in (actors, actions, kinds)))
 
 
-def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
-    """The fields that differ, in order of their names; of new ones those that are not empty."""
+def changes(before: dict[str, Any], after: dict[str, Any], *, with_empty: bool = False) -> list[Change]:
+    """The fields that differ, in order of their names; of new ones those that are not empty, or `with_empty` all."""
     names = sorted({*before, *after})
     return [
         Change(name, _shown(before, name), _shown(after, name))
         for name in names
-        if before.get(name) != after.get(name) or (name in before and name not in after)
-        if name in before or after[name] not in ("", None, [], {})
+        if before.get(name) != after.get(name) or (name in before) != (name in after)
+        if with_empty or name in before or after[name] not in ("", None, [], {})
     ]
 
 
