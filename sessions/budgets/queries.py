@@ -20,11 +20,15 @@ from capabilities.contract.budget_windows import TURNS, Amounts, BudgetTerms, Sp
 from capabilities.models import Agent, RoleMembership
 from sessions.access import visible_to
 from sessions.budgets.amounts import amount_shown
+from sessions.budgets.averages import Averages, averages_for
+from sessions.budgets.writes import MAX_BUDGETS
 from sessions.models import UNENDED, Budget, BudgetPeriod, BudgetScope, ChatSession, Measure, Turn, TurnStatus, Window
 from sessions.turns.budget_states import BudgetState, has_one_period, terms_of, turns_at_once
 from toolhub.tenants.models import Membership, Organisation, Right
-from toolhub.tenants.rows.keyset import Keyset, Page
+from toolhub.tenants.rows.keyset import Keyset, Page, page_of_sorted
 
+#: Budgets that are looked at for the fullest.
+LOOKED_AT = 50
 #: Members that a field suggests.
 SUGGESTED = 200
 #: Shares of a budget from which its meter is amber.
@@ -100,6 +104,14 @@ def meter_of_state(state: BudgetState) -> Meter:
 
 
 @dataclass(frozen=True)
+class TurnNeed:
+    """Amount that a turn takes on average, and how many such turns a window has room for, where all share one."""
+
+    amount: str
+    turns: int | None
+
+
+@dataclass(frozen=True)
 class BudgetLine:
     """A budget with its running windows: one that all share, or one for each that used it."""
 
@@ -110,6 +122,14 @@ class BudgetLine:
     fullest: int = 0
     #: When its running window ends; None where that does not end by itself.
     resets_at: datetime | None = None
+
+    #: What a turn needs on average, and how many more the shared window has room for; None where nobody knows.
+    need: TurnNeed | None = None
+
+    @property
+    def percent(self) -> int:
+        """Share that is used, in percent; where each has its own, that of the fullest."""
+        return self.meter.percent if self.meter else self.fullest
 
     @property
     def each(self) -> str:
@@ -143,9 +163,34 @@ def budget_or_404(member: Membership, budget_id: UUID) -> Budget:
 
 
 def budgets_page(member: Membership, *, after: str = "", before: str = "") -> Page[BudgetLine]:
-    """Return a page of budgets by name, with their meters. Two queries."""
-    page = Keyset(shown_budgets(), ("name",)).page(after, before)
-    return Page(lines_of(page.rows, member.organisation), page.after, page.before)
+    """Return a page of budgets, those that are on and fullest first, with what an average turn needs of them. Three
+    queries, and one each where some are for an agent or for a member."""
+    lines = lines_of(list(shown_budgets().order_by("name")[:MAX_BUDGETS]), member.organisation)
+    found = page_of_sorted(sorted(lines, key=_place), _place, after, before)
+    averages = averages_for([line.budget for line in found.rows])
+    return found.of(lambda line: replace(line, need=_need(line, averages)))
+
+
+def _place(line: BudgetLine) -> tuple[int, int, str]:
+    return int(not line.budget.is_enabled), -line.percent, line.budget.name
+
+
+def _need(line: BudgetLine, averages: Averages) -> TurnNeed | None:
+    """Return what an average turn takes of the budget; None for one that counts turns, and where none ended lately."""
+    average = averages.of(line.budget)
+    if line.budget.measure == TURNS or average is None:
+        return None
+    amount = average.money if line.budget.measure == Measure.MONEY else average.tokens
+    if amount <= 0:
+        return None
+    turns = max(0, line.meter.amounts.left) // amount if line.meter else None
+    return TurnNeed(amount_shown(amount, line.budget.measure), turns)
+
+
+def fullest_budget(member: Membership) -> BudgetLine | None:
+    """Return the budget that is nearest to its end, or None. Two queries, one where there is none."""
+    lines = lines_of(list(shown_budgets().order_by("pk")[:LOOKED_AT]), member.organisation)
+    return max((line for line in lines if line.budget.is_enabled), key=lambda line: line.percent, default=None)
 
 
 def lines_of(budgets: Sequence[Budget], organisation: Organisation) -> list[BudgetLine]:

@@ -16,7 +16,7 @@ from capabilities.language_models.providers.environment import agents_left_behin
 from capabilities.language_models.providers.queries import missing_models
 from capabilities.models import GrantRequest, McpServer, RequestStatus
 from sessions.access import visible_to
-from sessions.budgets.queries import BudgetLine, lines_of, shown_budgets
+from sessions.budgets.queries import BudgetLine, fullest_budget
 from sessions.models import UNENDED, ToolUsageHour, Turn
 from sessions.usage.queries import GROUPINGS, UsageSums, rows_of, sees_all, sums_by_period
 from sessions.usage.spans import range_of
@@ -24,8 +24,8 @@ from toolhub.tenants.audit.queries import AuditFilter, ShownEntry, trail_page
 from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.rows.money import rounded_dollars
 
-#: Rows of each list, and budgets that are looked at for the fullest.
-SHOWN, BUDGETS_LOOKED_AT = 5, 50
+#: Rows of each list.
+SHOWN = 5
 #: How long a failure is shown.
 FAILED_WITHIN = timedelta(hours=24)
 
@@ -104,19 +104,8 @@ def _unpriced_words(rounds: int) -> str:
     return f"{rounds:,} model call{'' if rounds == 1 else 's'} without a price" if rounds else "last 7 days"
 
 
-def fullest_budget(member: Membership) -> BudgetLine | None:
-    """Return the budget that is nearest to its end, or None. Two queries, one where there is none."""
-    lines = lines_of(list(shown_budgets().order_by("pk")[:BUDGETS_LOOKED_AT]), member.organisation)
-    return max((line for line in lines if line.budget.is_enabled), key=share_of, default=None)
-
-
-def share_of(line: BudgetLine) -> int:
-    """Return how much of the budget is used, in percent."""
-    return line.meter.percent if line.meter else line.fullest
-
-
 def _budget_words(line: BudgetLine) -> str:
-    return f"{line.budget.name}: {share_of(line)} % used"
+    return f"{line.budget.name}: {line.percent} % used"
 
 
 # -- Now --------------------------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from sessions.budgets.views import POLLS
-from sessions.models import Budget, BudgetPeriod, TurnStatus
+from sessions.models import Budget, BudgetPeriod, TurnStatus, UsageHour
 from tests.cast import make_agent, make_member, make_role, make_session, make_turn
 from tests.sessions.budgets.test_writes import make_budget, make_period
 from toolhub.tenants.models import Access, AdminRight, Membership, Organisation, Right
+from toolhub.tenants.rows.keyset import PAGE as PER_PAGE
 from toolhub.tenants.rows.money import NANO
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
 
@@ -115,13 +116,69 @@ def test_the_list_takes_the_same_queries_for_one_and_for_many(
 ) -> None:
     a_period(a_budget(alice))
     as_alice.get(PAGE)
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):  # one for what a turn needs on average
         as_alice.get(PAGE, {"live": "1"}, headers=HTMX)
     for number in range(3):
         a_period(a_budget(alice, name=f"b{number}", scope="member"), key=f"member:{number}")
         a_budget(alice, name=f"t{number}", measure="turns")
-    with django_assert_num_queries(6):  # one for all limits of turns at once
+    with django_assert_num_queries(7):  # one for all limits of turns at once
         as_alice.get(PAGE, {"live": "1"}, headers=HTMX)
+
+
+def test_the_fullest_comes_first_and_what_is_off_last(as_alice: Client, alice: Membership) -> None:
+    for name, spent in (("a little", 100), ("b most", 900), ("c off", 990)):
+        a_period(a_budget(alice, name=name, is_enabled=name != "c off"), spent=spent)
+    a_period(a_budget(alice, name="d each", scope="member"), key="member:1", spent=500)
+
+    page = text_of(as_alice.get(PAGE))
+
+    places = [page.index(name) for name in ("b most", "d each", "a little", "c off")]
+    assert places == sorted(places)
+    assert "90 % used" in page
+
+
+def test_every_budget_is_on_one_of_the_pages(as_alice: Client, alice: Membership) -> None:
+    names = [f"budget-{number:02}" for number in range(PER_PAGE + 3)]
+    for number, name in enumerate(names):
+        a_period(a_budget(alice, name=name), spent=number % 4)
+
+    first = as_alice.get(PAGE)
+    second = as_alice.get(PAGE, {"after": first.context["page"].after})
+
+    shown = [[line.budget.name for line in each.context["page"].rows] for each in (first, second)]
+    assert (len(shown[0]), sorted(shown[0] + shown[1])) == (PER_PAGE, names)
+
+
+def test_the_list_says_what_a_turn_needs_and_how_many_have_room(
+    as_alice: Client, alice: Membership, bob: Membership
+) -> None:
+    agent = make_agent(alice.organisation, slug="costly", name="Costly")
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    for member, key, tokens in ((alice, agent.pk, 200), (bob, agent.pk + 1, 100)):
+        with organisation_scope(alice.organisation_id):
+            UsageHour.objects.create(
+                organisation=alice.organisation,
+                hour=hour,
+                membership_key=member.pk,
+                agent_key=key,
+                turns=2,
+                input_tokens=tokens,
+                output_tokens=tokens,
+                cost=3_000_000_000,
+            )
+    a_period(a_budget(alice, name="All"), spent=400)
+    a_budget(alice, name="Of the agent", scope="agent", target=agent.slug)
+    a_budget(alice, name="Money", measure="money", limit=9_000_000_000)
+    a_budget(alice, name="At once", measure="turns", limit=3)
+
+    lines = {line.budget.name: line.need for line in as_alice.get(PAGE).context["page"].rows}
+
+    assert {name: need and (need.amount, need.turns) for name, need in lines.items()} == {
+        "All": ("150 tok", 4),
+        "Of the agent": ("200 tok", 5),
+        "Money": ("$1.50", 6),
+        "At once": None,
+    }
 
 
 def test_an_open_page_asks_anew_and_stops_by_itself(as_alice: Client, alice: Membership, bob: Membership) -> None:
