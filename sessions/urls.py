@@ -79,6 +79,7 @@ urlpatterns = [
     path("schedules/<uuid:schedule_id>/delete/", schedules_views.schedule_delete, name="schedule_delete"),
     path("usage/", usage_views.usage_page, name="usage"),
     path("usage/unused/", usage_views.usage_unused, name="usage_unused"),
+    path("usage/advice/", usage_views.usage_advice, name="usage_advice"),
     path("usage/csv/", usage_views.usage_csv, name="usage_csv"),
     path("hooks/trial/", hook_trials.hook_trials, name="hook_trials"),
     path("hooks/trial/<uuid:turn_id>/", hook_trials.hook_trial, name="hook_trial"),

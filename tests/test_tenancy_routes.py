@@ -1412,6 +1412,7 @@ ROUTES: dict[str, Route] = {
     "hook_update": Route((Ask(), Ask("POST", 302, body=lambda side: hook_form(side), refused=422)), right=Right.HOOKS),
     "hook_delete": Route((Ask("POST", 302),), right=Right.HOOKS),
     "usage": Route((Ask(), Ask(query=lambda side: {"by": "model", "range": "12m"}))),
+    "usage_advice": Route((Ask(),), right=Right.BUDGETS),
     "usage_csv": Route((Ask(),)),
     "usage_unused": Route((Ask(),), right=Right.BUDGETS),
     "hook_trials": Route((Ask(), Ask(query=lambda side: {"hook": side.hook_id}, refused=404)), right=Right.HOOKS),

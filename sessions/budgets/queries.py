@@ -132,6 +132,18 @@ class BudgetLine:
         return self.meter.percent if self.meter else self.fullest
 
     @property
+    def bar(self) -> int:
+        """Share that the fullest has used, for a bar: at most 100."""
+        return min(100, self.fullest)
+
+    @property
+    def state(self) -> str:
+        """Colour of that bar, as badges have them."""
+        if self.fullest >= 100:
+            return "bad" if self.budget.is_hard else "wait"
+        return "wait" if self.fullest >= NEARLY else "ok"
+
+    @property
     def each(self) -> str:
         """Kind of those that have a part of it each: "member", "agent", "session"; empty where all share one."""
         return each_of(self.budget)

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from sessions.selection.schema_cache import schema_cache_numbers
+from sessions.usage.advice import advice_for
 from sessions.usage.charts import DEFAULT_SHOWN, DRAWN, SHOWN, chart_of
 from sessions.usage.queries import (
     Grouping,
@@ -119,6 +120,15 @@ def usage_csv(request: MemberRequest, org: str) -> HttpResponse:
     response["Content-Disposition"] = f'attachment; filename="usage-{org}-{address.grouped_by}-{span.key}.csv"'
     csv.writer(response).writerows(csv_lines(grouping, groups))
     return response
+
+
+@require_GET
+@signed_in
+def usage_advice(request: MemberRequest, org: str) -> HttpResponse:
+    """Show the next steps that usage suggests; htmx gets the line alone."""
+    member = member_or_404(request, right=Right.BUDGETS)
+    partial, page = "sessions/usage/_advice.html", "sessions/usage/advice.html"
+    return render(request, partial if request.htmx else page, {"advice": advice_for(member, timezone.now())})
 
 
 @require_GET

@@ -15,14 +15,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from sessions.models import ToolUsageHour, Turn, UsageHour
+from sessions.budgets.queries import running_spans
+from sessions.models import BudgetPeriod, ToolUsageHour, Turn, UsageHour
 from sessions.usage.queries import GROUPINGS, UsageSums, usage_in
 from sessions.usage.spans import range_of
-from sessions.usage.tables import as_text
 from tests.cast import (
     allow_toolkit,
     give_tool,
     make_agent,
+    make_budget,
     make_category,
     make_session,
     make_token,
@@ -32,6 +33,7 @@ from tests.cast import (
 from tests.sessions.usage.rollups.rows import ended_turn
 from toolhub.tenants.models import AdminRight, Membership, Organisation, Right
 from toolhub.tenants.rows.scope import organisation_scope
+from toolhub.tenants.spreadsheets import as_text
 
 NOW = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)
 
@@ -426,3 +428,64 @@ def test_tools_that_were_sent_and_never_called_are_told_with_where_they_come_fro
 
 def test_nothing_unused_says_so(alice: Membership) -> None:
     assert "Every tool that was sent often" in page(alice, name="usage_unused")
+
+
+# -- Advice -----------------------------------------------------------------------------------------------------------
+
+
+def test_advice_names_what_is_sent_in_vain_the_fullest_budget_and_the_dearest_model(alice: Membership) -> None:
+    organisation = alice.organisation
+    agent = make_agent(organisation)
+    small, large = make_tool(organisation, "small_tool"), make_tool(organisation, "large_tool")
+    for tool, tokens in ((small, 1_000), (large, 9_000)):
+        add_tool_hour(organisation, agent.pk, tool.pk, tool.name, sent_rounds=30, sent_tokens=tokens)
+    give_tool(agent, large, position=1)
+    add_hour(alice, model_name="cheap", turns=10, cost=1_000_000_000)
+    add_hour(alice, model_name="dear", turns=2, cost=900_000_000)
+    for name, limit in (("Wide", 100_000), ("Tight", 1_000)):
+        budget = make_budget(organisation, name, limit=limit)
+        with organisation_scope(organisation):
+            span = running_spans([budget], organisation.time_zone)[budget.pk]
+            BudgetPeriod.objects.create(
+                organisation=organisation,
+                budget=budget,
+                starts_at=span.starts_at,
+                ends_at=span.ends_at,
+                measure="tokens",
+                is_hard=True,
+                limit=limit,
+                spent=500,
+            )
+
+    html = page(alice, name="usage_advice")
+    text = text_of(html)
+
+    assert ("large_tool" in text, "9,000 tok" in text, "small_tool" in text) == (True, True, False)
+    assert ("Tight" in text, "50 %" in text, "Wide" in text) == (True, True, False)
+    assert "dear $0.45" in text
+    assert f'href="{reverse("agent_update", args=["acme", agent.slug])}"' in html
+    assert f'href="{reverse("budget_detail", args=["acme", budget.public_id])}"' in html
+
+
+def test_without_anything_to_save_the_advice_says_so(alice: Membership) -> None:
+    add_hour(alice, cost=5)
+
+    assert "Nothing to save" in page(alice, name="usage_advice")
+
+
+def test_advice_costs_the_same_queries_for_one_and_many(alice: Membership) -> None:
+    client = Client()
+    client.force_login(alice.user)
+    organisation = alice.organisation
+    agent, counts = make_agent(organisation), []
+    for number in range(3):
+        tool = make_tool(organisation, f"tool_{number}")
+        give_tool(agent, tool, position=number + 1)
+        add_tool_hour(organisation, agent.pk, tool.pk, tool.name, sent_rounds=30, sent_tokens=10)
+        add_hour(alice, model_name=f"m{number}", cost=5)
+        make_budget(organisation, f"b{number}")
+        with CaptureQueriesContext(connection) as queries:
+            client.get(reverse("usage_advice", args=["acme"]))
+        counts.append(len(queries))
+
+    assert len(set(counts)) == 1
