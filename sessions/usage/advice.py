@@ -14,7 +14,7 @@ from sessions.budgets.queries import fullest_budget
 from sessions.usage.queries import GROUPINGS, rows_of
 from sessions.usage.spans import DEFAULT_RANGE, range_of
 from sessions.usage.unused import DAYS, unused_of
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Right
 from toolhub.tenants.rows.money import rounded_dollars
 
 
@@ -28,30 +28,31 @@ class Advice:
 
 
 def advice_for(member: Membership, now: datetime) -> list[Advice]:
-    """Return the next steps for a member with the right `budgets`, those that there are. 13 queries at most."""
+    """Return the next steps for a member with the right `budgets`, those that there are. 14 queries at most."""
     found = (_unused(member, now), _budget(member), _model(member, now))
     return [each for each in found if each is not None]
 
 
 def _unused(member: Membership, now: datetime) -> Advice | None:
-    """The toolkit that was sent in vain for most tokens, or the tool, where that took more."""
+    """The toolkit that was sent in vain for most tokens, or the tool, where that took more; with a page that the member
+    may use."""
     org, unused = member.organisation.slug, unused_of(member, now)
     tool = max(unused.tools, key=lambda each: each.tokens, default=None)
     kit = max(unused.toolkits, key=lambda each: each.tokens, default=None)
     if tool is None:
         return None
+    may_change = member.has_right(Right.AGENTS)
     in_vain = f"was sent and never called: {{tokens:,}} tok in {DAYS} days"
     if kit is not None and kit.tokens >= tool.tokens:
         sentence = f"Toolkit {kit.name} of {kit.agent} {in_vain.format(tokens=kit.tokens)}"
-        if kit.is_initial:
-            return Advice(
-                sentence, "Stop loading it from the start", reverse("agent_update", args=[org, kit.agent.slug])
-            )
-        return Advice(sentence, "Look at it", reverse("toolkit_detail", args=[org, kit.name]))
+        if kit.is_initial and may_change:
+            change = reverse("agent_update", args=[org, kit.agent.slug])
+            return Advice(sentence, "Stop loading it from the start", change)
+        return Advice(sentence, "See the toolkit", reverse("toolkit_detail", args=[org, kit.name]))
     sentence = f"{tool.tool.name} of {tool.agent} {in_vain.format(tokens=tool.tokens)}"
-    if tool.is_own:
+    if tool.is_own and may_change:
         return Advice(sentence, "Take it from the agent", reverse("agent_update", args=[org, tool.agent.slug]))
-    return Advice(sentence, "See what brings it", reverse("usage_unused", args=[org]))
+    return Advice(sentence, "See how it comes there", reverse("usage_unused", args=[org]))
 
 
 def _budget(member: Membership) -> Advice | None:

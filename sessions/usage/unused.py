@@ -61,7 +61,7 @@ class Unused:
 
 
 def unused_of(member: Membership, now: datetime) -> Unused:
-    """Return what the member's organisation was sent in vain in the last 30 days. At most eight queries."""
+    """Return what the member's organisation was sent in vain in the last 30 days. At most ten queries."""
     rows = ToolUsageHour.objects.filter(hour__gte=now - timedelta(days=DAYS)).exclude(category_name=META_CATEGORY)
     by_tool = rows.values("agent_key", "tool_key").annotate(
         rounds=Sum("sent_rounds"), tokens=Sum("sent_tokens"), called=Sum("calls")
@@ -97,7 +97,7 @@ def unused_of(member: Membership, now: datetime) -> Unused:
 def _toolkits(
     idle: Sequence[UnusedTool], bringing: Mapping[Pair, Sequence[AgentToolkit]], now: datetime
 ) -> list[UnusedToolkit]:
-    """Toolkits that bring one of these tools, and of which the agent called none. Two queries."""
+    """Toolkits that bring one of these tools, and of which the agent called none. Three queries."""
     of_toolkit: dict[Pair, list[UnusedTool]] = defaultdict(list)
     rows: dict[Pair, AgentToolkit] = {}
     for each in idle:

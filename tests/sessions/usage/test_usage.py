@@ -467,6 +467,20 @@ def test_advice_names_what_is_sent_in_vain_the_fullest_budget_and_the_dearest_mo
     assert f'href="{reverse("budget_detail", args=["acme", budget.public_id])}"' in html
 
 
+def test_advice_leads_nobody_to_a_page_that_refuses_them(alice: Membership, bob: Membership) -> None:
+    agent, tool = make_agent(alice.organisation), make_tool(alice.organisation)
+    give_tool(agent, tool, position=1)
+    add_tool_hour(alice.organisation, agent.pk, tool.pk, tool.name, sent_rounds=30, sent_tokens=9_000)
+    with organisation_scope(bob.organisation):
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.BUDGETS)
+
+    links = {
+        member.access: re.findall(r"· <a href=\"([^\"]+)", page(member, name="usage_advice")) for member in (alice, bob)
+    }
+
+    assert links == {"admin": [f"/o/acme/agents/{agent.slug}/edit/"], "member": ["/o/acme/usage/unused/"]}
+
+
 def test_without_anything_to_save_the_advice_says_so(alice: Membership) -> None:
     add_hour(alice, cost=5)
 
@@ -478,14 +492,19 @@ def test_advice_costs_the_same_queries_for_one_and_many(alice: Membership) -> No
     client.force_login(alice.user)
     organisation = alice.organisation
     agent, counts = make_agent(organisation), []
+    make_budget(organisation, "At once", measure="turns", limit=3)
+    used = make_tool(organisation, "used")
+    add_tool_hour(organisation, agent.pk, used.pk, used.name, sent_rounds=30, calls=3)
     for number in range(3):
         tool = make_tool(organisation, f"tool_{number}")
+        allow_toolkit(agent, make_toolkit(organisation, f"kit_{number}", tool), initial=True)
         give_tool(agent, tool, position=number + 1)
         add_tool_hour(organisation, agent.pk, tool.pk, tool.name, sent_rounds=30, sent_tokens=10)
         add_hour(alice, model_name=f"m{number}", cost=5)
         make_budget(organisation, f"b{number}")
         with CaptureQueriesContext(connection) as queries:
-            client.get(reverse("usage_advice", args=["acme"]))
+            client.get(reverse("usage_advice", args=["acme"]), headers={"HX-Request": "true"})
         counts.append(len(queries))
 
-    assert len(set(counts)) == 1
+    assert counts == [counts[0]] * 3
+    assert counts[0] == 3 + 14  # those of signing in, and its own
