@@ -99,7 +99,7 @@ def test_the_list_counts_those_who_have_their_own(as_alice: Client, alice: Membe
     page = text_of(as_alice.get(PAGE))
 
     assert "1,000 tok each day for each member" in page
-    assert "2 members the fullest has spent 81 %" in page
+    assert "81 % used by the fullest of 2 members" in page
     a_budget(alice, name="Unused", scope="agent")
     assert "no agent has used it in this window" in text_of(as_alice.get(PAGE))
 
