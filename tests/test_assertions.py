@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.paths import ROOT
+from tests.paths import ROOT, own_files
 
 #: At most so many characters of text in one literal of an assertion; data that is longer stands in a named constant.
 MOST = 40
@@ -27,7 +27,7 @@ def sentences(source: str) -> list[str]:
 
 @pytest.mark.exhaustive
 def test_no_assertion_holds_a_sentence() -> None:
-    files = [path for path in (ROOT / "tests").rglob("*.py") if not path.is_relative_to(ROOT / "tests/clients")]
+    files = own_files("tests", "*.py")
 
     assert {str(path.relative_to(ROOT)): found for path in files if (found := sentences(path.read_text()))} == {}
 

@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 
 from tests.cast import make_tool
-from tests.paths import ROOT
+from tests.paths import ROOT, own_files
 from toolhub import __version__
 from toolhub.tenants.models import Membership
 
@@ -95,12 +95,6 @@ IN_A_NAME = re.compile(r"(?<![a-z0-9])(zk|zs|tx|mr|cx)((?:_\d\d(?!\d))+)")
 ATTACK = re.compile(r"(?<![a-z0-9])s(3[1-9]|4\d|5[0-2])(?=_)")
 
 
-def own_files(folder: str, pattern: str) -> list[Path]:
-    """Files of the folder, without what `make clients` installs."""
-    paths = (ROOT / folder).rglob(pattern)
-    return [path for path in paths if not {".venv", "node_modules"} & set(path.parts)]
-
-
 def requirements_in(*folders: str) -> set[str]:
     texts = (path.read_text() for folder in folders for path in own_files(folder, "*.py"))
     return {f"{kind.upper()}-{number}" for text in texts for kind, number in REQUIREMENT.findall(text)}
@@ -121,7 +115,7 @@ def test_every_statement_has_one_line_and_a_test_with_its_id_in_the_name() -> No
     told = re.findall(r"^\| ([A-Z]{2}-\d\d) \| .+ \|$", text, re.MULTILINE)
 
     assert told == [f"{kind}-{number:02}" for kind, count in STATEMENTS.items() for number in range(1, count + 1)]
-    assert {each for each in told if each not in requirements_named()} == UNTESTED
+    assert set(told) - requirements_named() == UNTESTED
     assert requirements_in("tests") <= set(told)
     for each in UNTESTED:
         assert re.search(rf"^\| {each} \| .*Not tested: .+ \|$", text, re.MULTILINE), each

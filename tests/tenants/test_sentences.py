@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import csv
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from capabilities.catalogue.tools.writes import set_tool_enabled
 from capabilities.models import Tool
 from tests.cast import make_agent, make_tool
+from tests.paths import ROOT
 from tests.rest import Rest
 from toolhub.tenants.audit.files import csv_parts
 from toolhub.tenants.audit.queries import AuditFilter
@@ -33,8 +33,9 @@ def rest(alice: Membership) -> Rest:
     return Rest(alice)
 
 
-ROOT = Path(__file__).parents[2]
 AUDIT = "/o/acme/audit/"
+#: Begins the sentence of an action that has no verb.
+RECORDED = "Alice recorded"
 #: Actions that a call of `record` does not spell out: by the expression in the source.
 SPELLED = {
     "DENIED": ("denied",),
@@ -103,17 +104,17 @@ def test_a_sentence_says_who_did_what_to_which_thing(sentence: Any, in_acme: Org
     assert sentence("agent.create", None, {"name": "x"}, agent) == f"Alice created agent {agent}"
     before = {"prompt": "a" * 50, "tool_limit": 20, "tools": ["a", "b"]}
     after = {"prompt": "b" * 50, "tool_limit": 40, "tools": ["b", "c"]}
-    assert sentence("agent.update", before, after, agent) == (
-        f"Alice changed agent {agent}: prompt, tool limit 20 → 40 and tools added c, removed a"
-    )
+    changed = sentence("agent.update", before, after, agent)
+    assert changed.startswith(f"Alice changed agent {agent}: prompt, ")
+    assert changed.partition("prompt, ")[2].split(" and ") == ["tool limit 20 → 40", "tools added c, removed a"]
     assert sentence("role.assign", None, {"role": "coder"}) == "Alice gave task_list the role coder"
     assert sentence("tool.keep_back", {"quarantine": ""}, {"quarantine": ""}) == "Alice kept task_list back"
 
 
 @pytest.mark.django_db
 def test_an_action_without_words_is_a_sentence_with_its_name(sentence: Any) -> None:
-    assert sentence("kite.fly_high") == "Alice recorded fly high of kite task_list"
-    assert sentence("x") == "Alice recorded x of this task_list"
+    assert sentence("kite.fly_high") == f"{RECORDED} fly high of kite task_list"
+    assert sentence("x") == f"{RECORDED} x of this task_list"
 
 
 @pytest.mark.django_db
@@ -143,7 +144,7 @@ def test_a_member_who_left_has_the_recorded_address_and_the_service_its_name(
 def test_what_nobody_can_see_is_an_escape(sentence: Any) -> None:
     text = sentence("tool.keep_back", None, {"quarantine": "two\nlines \u202eback"})
 
-    assert text == "Alice kept task_list back: two lines \\u202eback"
+    assert text.removeprefix("Alice kept task_list back: ") == "two lines \\u202eback"
 
 
 @pytest.mark.parametrize(
