@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -440,6 +441,26 @@ def load_parts(page: Page) -> None:
 
 PARTS = "[hx-trigger='revealed']"
 
+#: WCAG 2.2, levels A and AA, and what axe-core calls best practice; the second time in the other theme, for contrast.
+AXE = """async (script) => {
+  if (!window.axe) (0, eval)(script);
+  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+  const html = document.documentElement, theme = html.dataset.bsTheme;
+  const light = await axe.run(document, {runOnly: tags, resultTypes: ["violations"]});
+  html.dataset.bsTheme = theme === "dark" ? "light" : "dark";
+  const dark = await axe.run(document, {runOnly: {type: "rule", values: ["color-contrast"]}});
+  html.dataset.bsTheme = theme;
+  const why = node => [...node.any, ...node.all, ...node.none][0]?.message;
+  return [...light.violations, ...dark.violations].flatMap(
+    rule => rule.nodes.map(node => `${rule.id}: ${node.target.join(" ")}: ${node.html.slice(0, 150)}: ${why(node)}`));
+}"""
+
+
+def barriers(page: Page) -> list[str]:
+    """What axe-core finds on the open page, as `rule: selector: element: message`."""
+    found: list[str] = page.evaluate(AXE, files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    return found
+
 
 @dataclass
 class Walk:
@@ -453,6 +474,8 @@ class Walk:
     before: sqlite3.Connection
     cookies: Any
     found: dict[str, Found] = field(default_factory=dict)
+    #: Rules of axe-core that a page breaks, by the page's name.
+    barriers: dict[str, set[str]] = field(default_factory=dict)
 
     def restore(self) -> None:
         with closing(sqlite3.connect(self.database, timeout=20)) as live:
@@ -465,6 +488,8 @@ class Walk:
         page.goto(path, wait_until="domcontentloaded")
         load_parts(page)
         is_part = not page.locator("main").count()  # of a page that was visited, or will be
+        if not is_part:
+            self.barriers.setdefault(name, set()).update(barriers(page))
         for each in forms_on(page, name, path, is_outside):
             first = self.found.setdefault(each.key, each)
             if not is_part and not {*first.names} & {*each.names} and first.names != each.names:
@@ -594,7 +619,10 @@ def walk(filled: Filled, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
     with closing(sqlite3.connect(database)) as live:
         filled.database.backup(live)
     with server(folder, port), chromium() as browser:
-        context, outside = (browser.new_context(base_url=f"http://localhost:{port}") for _ in range(2))
+        # Without motion no colour is on its way while it is measured.
+        context, outside = (
+            browser.new_context(base_url=f"http://localhost:{port}", reduced_motion="reduce") for _ in range(2)
+        )
         page, stranger = context.new_page(), outside.new_page()
         page.goto("/accounts/login/")
         sign_in(page, "alice@example.com", PASSWORD)
@@ -636,6 +664,11 @@ def test_every_form_has_an_entry(walk: Walk) -> None:
     ]
 
     assert missing == [], "\n".join(missing)
+
+
+def test_no_page_has_a_barrier(walk: Walk) -> None:
+    assert len(walk.barriers) > 100
+    assert {name: sorted(found) for name, found in walk.barriers.items() if found} == {}
 
 
 @pytest.mark.parametrize("key", FORMS)
