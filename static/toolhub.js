@@ -200,7 +200,7 @@
         const newer = $("#notices", part.content);
         if (!newer) return;
         notices.replaceWith(newer);
-        for (const turn of fresh) { turns.append(turn); htmx.process(turn); }
+        for (const turn of fresh) { turns.append(turn); htmx.process(turn); htmx.trigger(turn, "htmx:load"); }
         if (fresh.length) active = performance.now();
         follow();
       } catch { kept.unreachable(); } finally { asking = false; }
@@ -333,18 +333,23 @@
     document.querySelectorAll("main .is-invalid").forEach((each) => each.classList.remove("is-invalid"));
   });
 
-  // Copies the text of an element. Where the clipboard is closed to pages (plain HTTP), the text is selected as well, to be
-  // copied by hand.
-  const copied = async (source) => {
-    try { await navigator.clipboard.writeText(source.textContent); return true; } catch { /* by the older way */ }
-    getSelection().selectAllChildren(source);
-    return document.execCommand("copy");
+  // Copies the text of an element, or the text that the button has itself. Where the clipboard is closed to pages (plain
+  // HTTP), the text is selected as well, to be copied by hand.
+  const copied = async (button) => {
+    const source = button.dataset.copy && $(button.dataset.copy);
+    const text = source ? source.textContent : button.dataset.copyText;
+    try { await navigator.clipboard.writeText(text); return true; } catch { /* by the older way */ }
+    if (source) { getSelection().selectAllChildren(source); return document.execCommand("copy"); }
+    const field = Object.assign(document.createElement("textarea"), { value: text, className: "visually-hidden" });
+    button.after(field);
+    field.select();
+    try { return document.execCommand("copy"); } finally { field.remove(); button.focus(); }
   };
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-copy]");
+    const button = event.target.closest("[data-copy], [data-copy-text]");
     if (!button) return;
     const word = $("[data-copy-word]", button);
-    word.textContent = (await copied($(button.dataset.copy))) ? "Copied" : "Selected";
+    word.textContent = (await copied(button)) ? "Copied" : button.dataset.copy ? "Selected" : "Not copied";
     button.classList.add("is-copied");
     clearTimeout(button.back);
     button.back = setTimeout(() => { word.textContent = "Copy"; button.classList.remove("is-copied"); }, 2000);

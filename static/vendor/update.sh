@@ -7,6 +7,7 @@ BOOTSTRAP=5.3.9
 HTMX=2.0.11
 HTMX_SSE=2.2.4
 UPLOT=1.6.32
+HIGHLIGHT=11.11.1
 ICONS=1.13.2
 # The icons that templates name; a template that needs another adds it here.
 ICON_NAMES="
@@ -14,7 +15,7 @@ archive arrow-clockwise arrow-left arrow-right arrow-repeat arrow-up-short bell 
 check-circle-fill chevron-down chevron-right circle-half cpu dash-circle exclamation-circle exclamation-triangle-fill
 globe2 graph-up hourglass-split house journal-text key lightning-charge-fill list moon-stars pencil people person-circle person-plus plus-lg question-circle
 robot search send sliders stop-circle sun tools x-circle-fill x-lg eye tags plug shield-check person-check trash play check-lg bar-chart-line box-seam
-speedometer2 cash-coin inbox gear code-slash
+speedometer2 cash-coin inbox gear code-slash clipboard download diagram-2
 "
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,7 +24,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$here/licences"
 
 unpack() { # package, version, short name
-  (cd "$work" && npm pack --silent "$1@$2" >/dev/null && mkdir "$3" && tar xzf "$1-$2.tgz" -C "$3" --strip-components=1)
+  (cd "$work" && npm pack --silent "$1@$2" >/dev/null && mkdir "$3" && tar xzf "$(echo "$1" | sed -e 's|^@||' -e 's|/|-|')-$2.tgz" -C "$3" --strip-components=1)
   cp "$work/$3/LICENSE" "$here/licences/$3.txt"
 }
 
@@ -31,6 +32,7 @@ unpack bootstrap "$BOOTSTRAP" bootstrap
 unpack htmx.org "$HTMX" htmx
 unpack htmx-ext-sse "$HTMX_SSE" htmx-ext-sse
 unpack uplot "$UPLOT" uplot
+unpack @highlightjs/cdn-assets "$HIGHLIGHT" highlight
 unpack bootstrap-icons "$ICONS" bootstrap-icons
 
 # Source maps are not shipped, so nothing may point to them.
@@ -41,6 +43,7 @@ cp "$work/htmx/dist/htmx.min.js" "$here/htmx.min.js"
 cp "$work/htmx-ext-sse/sse.js" "$here/htmx-ext-sse.js"
 cp "$work/uplot/dist/uPlot.iife.min.js" "$here/uplot.min.js"
 cp "$work/uplot/dist/uPlot.min.css" "$here/uplot.min.css"
+cp "$work/highlight/highlight.min.js" "$here/highlight.min.js"
 
 {
   printf '<svg xmlns="http://www.w3.org/2000/svg">\n'
@@ -63,5 +66,6 @@ Written by \`update.sh\`; the licence texts are in \`licences/\`.
 | htmx.min.js | htmx.org | $HTMX | 0BSD |
 | htmx-ext-sse.js | htmx-ext-sse | $HTMX_SSE | 0BSD |
 | uplot.min.js, uplot.min.css | uplot | $UPLOT | MIT |
+| highlight.min.js (its common languages) | @highlightjs/cdn-assets | $HIGHLIGHT | BSD-3-Clause |
 | icons.svg (a sprite of the icons in use) | bootstrap-icons | $ICONS | MIT |
 END

@@ -12,13 +12,22 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from sessions.doors.chats.markdown_rules import add_rules
 from sessions.models import Step, StepKind, Turn
 
 TAGS = {
     *("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "pre", "code"),
-    *("em", "strong", "s", "a", "span", "table", "thead", "tbody", "tr", "th", "td"),
+    *("em", "strong", "s", "a", "span", "table", "thead", "tbody", "tr", "th", "td", "input"),
 }
-ATTRIBUTES = {"a": {"href", "title", "target"}, "ol": {"start"}}
+ATTRIBUTES = {
+    "a": {"href", "title", "target"},
+    "ol": {"start"},
+    "pre": {"data-language"},
+    "input": {"checked", "aria-label"},
+}
+#: What a box of a ticked list always has.
+TICKED = {"input": {"type": "checkbox", "disabled": ""}}
+CLASSES = {"span": {"link-host", "formula"}, "p": {"formula"}}
 SCHEMES = {"http", "https", "mailto"}
 #: The attribute of a turn or a step that says how many characters of its text are taken.
 ROOM = "markdown_room"
@@ -69,7 +78,8 @@ def _html(text: str) -> SafeString:
         _markdown.render(text),
         tags=TAGS,
         attributes=ATTRIBUTES,
-        allowed_classes={"span": {"link-host"}},
+        set_tag_attribute_values=TICKED,
+        allowed_classes=CLASSES,
         url_schemes=SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )
@@ -107,3 +117,4 @@ def _host_unless_shown(href: str, said: str) -> str:
 _markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
 _markdown.add_render_rule("link_open", _open_link)
 _markdown.add_render_rule("link_close", _close_link)
+add_rules(_markdown)

@@ -613,10 +613,44 @@ def test_the_stream_reads_a_real_turn_to_its_end(read_stream: Read, session: Cha
         ("<b>a</b>", "<p>&lt;b&gt;a&lt;/b&gt;</p>\n"),
         ("[a](javascript:alert(1))", "<p>[a](javascript:alert(1))</p>\n"),
         ("a\n\nb", "<p>a</p>\n<p>b</p>\n"),
+        ("```Python x=1\n<b>\n```", '<pre data-language="python"><code>&lt;b&gt;\n</code></pre>\n'),
+        ('```"><script>\na\n```', "<pre><code>a\n</code></pre>\n"),
+        ("    a", "<pre><code>a\n</code></pre>\n"),
     ],
 )
 def test_markdown_is_rendered_and_html_is_text(text: str, html: str) -> None:
     assert render_markdown(text) == html
+
+
+def test_a_list_of_tasks_has_boxes_that_nobody_can_tick_and_a_list_of_other_brackets_none() -> None:
+    html = render_markdown("- [x] **a**\n- [ ] b\n- [c] d\n- <input> e")
+
+    boxes = re.findall(r"<input[^>]*>", html)
+    assert [("checked" in box, "disabled" in box, 'type="checkbox"' in box) for box in boxes] == [
+        (True, True, True),
+        (False, True, True),
+    ]
+    assert re.findall(r'aria-label="([^"]*)"', html) == ["Done", "Not done"]
+    assert "[c] d" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "formulas"),
+    [
+        ("so $x_1 * y_2 * z_3$ is", ["$x_1 * y_2 * z_3$"]),
+        (r"so \(a_1 b_1\) and \[ c_1 * d * e_1 \]", [r"\(a_1 b_1\)", r"\[ c_1 * d * e_1 \]"]),
+        ("so\n$$\na\n= b_1\n- c_1 < d\n$$\nis", ["$$\na\n= b_1\n- c_1 &lt; d\n$$"]),
+        ("- \\[ a\n  - b\n  \\]", ["\\[ a\n- b\n\\]"]),
+        ("from $5 to $6, US$7, $8-$9 and $", []),
+        ("`$a_1$` costs $`b`$", []),
+        ("[$a](https://x.example)$", []),
+        ("$$ without an end\n\n- a_1", []),
+    ],
+)
+def test_a_formula_stays_as_it_was_written_and_a_price_is_none(text: str, formulas: list[str]) -> None:
+    html = render_markdown(text)
+
+    assert re.findall(r'class="formula">(.*?)</(?:p|span)>', html, re.DOTALL) == formulas
 
 
 def test_pictures_are_not_loaded_and_links_say_where_they_lead() -> None:

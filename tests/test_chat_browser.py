@@ -1,0 +1,115 @@
+"""The page of a session in a real browser: answers and code that are copied and coloured, what is folded, drafts, and
+messages that are written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
+from tests.scripted_openai import Say, ScriptedOpenAI
+from tests.test_agents_tool_browser import ask
+from tests.test_doors_browser import profile
+from tests.test_streaming import picture, rest
+from tests.test_up import Up
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+ANSWER = """So it is **done**:
+
+```python
+def area(radius: float) -> float:
+    return 3.14 * radius**2  # roughly
+```
+
+- [x] measure
+- [ ] cut, where $a_1 * b_1$ is
+
+```
+plain
+```
+"""
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ScriptedOpenAI]:
+    running = ScriptedOpenAI().start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, provider: ScriptedOpenAI) -> Iterator[Up]:
+    with service(tmp_path_factory.mktemp("chat"), empty_database, TOOLHUB_PRIVATE_HOSTS=LOCAL) as running:
+        rest(running, "providers", {"slug": "scripted", "name": "Scripted", "base_url": provider.url})
+        rest(running, "models", {"provider": "scripted", "name": "scripted", "dialect": "chat"})
+        changed = {"provider": "scripted", "model": "scripted", "routing_mode": "off", "tools": ["calculator"]}
+        rest(running, "agents/everyday", changed, method="PATCH")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(params=[1280, 400], ids=["1280", "400"])
+def page(request: pytest.FixtureRequest, browser: Browser, up: Up) -> Iterator[Page]:
+    """The page of a new session."""
+    page = profile(browser, up)
+    page.set_viewport_size({"width": request.param, "height": 800})
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/accounts/login/")
+    sign_in(page, EMAIL)
+    page.wait_for_url("**/o/acme/**")
+    session = rest(up, "sessions", {"agent": "everyday"})["id"]
+    page.goto(f"/o/acme/sessions/{session}/")
+    yield page
+    page.context.close()
+
+
+def clipboard(page: Page) -> str:
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def test_an_answer_and_its_code_are_copied_and_coloured_where_the_language_is_known(
+    page: Page, provider: ScriptedOpenAI
+) -> None:
+    heard = complaints(page)
+    turn = ask(page, provider, "How large is it?", Say(ANSWER))
+    blocks = turn.locator(".code-block")
+
+    assert blocks.locator(".code-head > span").all_inner_texts() == ["python", ""]
+    assert turn.locator("code .hljs-keyword").all_inner_texts() == ["def", "return"]
+    assert [box.is_checked() for box in turn.get_by_role("checkbox").all()] == [True, False]
+    assert turn.locator(".formula").inner_text() == "$a_1 * b_1$"
+    turn.get_by_role("button", name="Copy the code, python").click()
+    blocks.first.get_by_text("Copied").wait_for()
+    assert clipboard(page) == ANSWER.split("```")[1].removeprefix("python\n")
+    turn.get_by_role("button", name="Copy the answer").click()
+    turn.locator(".turn-acts").get_by_text("Copied").wait_for()
+    assert clipboard(page).strip() == ANSWER.strip()
+    picture(page, "chat-code-light")
+    page.evaluate("document.documentElement.dataset.bsTheme = 'dark'")
+    picture(page, "chat-code-dark")
+    page.reload()
+    assert turn.locator("code .hljs-keyword").count() == 2
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    assert heard == []
+
+
+def test_code_is_copied_where_the_clipboard_is_closed_to_pages(page: Page, provider: ScriptedOpenAI) -> None:
+    turn = ask(page, provider, "Again", Say(ANSWER))
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('closed')); }")
+
+    turn.get_by_role("button", name="Copy the answer").click()
+
+    turn.locator(".turn-acts").get_by_text("Copied").wait_for()
+    assert clipboard(page).strip() == ANSWER.strip()
