@@ -225,7 +225,11 @@
       if (details && !details.open) follows = false;
     });
     const refold = (root) => {
-      for (const details of $$("details[id]", root)) if (folds.has(details.id)) details.open = folds.get(details.id);
+      for (const details of $$("details[id]", root)) {
+        if (folds.has(details.id)) details.open = folds.get(details.id);
+        // Whoever reads a step when its turn ends goes on reading it.
+        else if (details.matches(".work") && $$("details[id]", details).some((each) => folds.get(each.id))) details.open = true;
+      }
     };
     // The panel of what is loaded is drawn anew when a turn has ended or loaded something, unless somebody chooses in it.
     const refreshLoads = (event) => {

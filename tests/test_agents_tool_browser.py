@@ -110,7 +110,7 @@ def initials(page: Page, provider: ScriptedOpenAI, text: str, answer: str) -> st
     """What the call of the tool shows, opened."""
     turn = ask(page, provider, text, Say(calls=[call(TOOL, {"name": "Grace Hopper"})]), Say(answer))
     step = turn.locator("li.step:not(.step-model) details").first
-    step.evaluate("each => { each.open = true }")
+    step.evaluate("each => { each.open = each.closest('.work').open = true }")
     return str(step.inner_text())
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
-from tests.scripted_openai import Say, ScriptedOpenAI
+from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_agents_tool_browser import ask
 from tests.test_doors_browser import profile
+from tests.test_newcomer import TURN_MS, say
 from tests.test_streaming import picture, rest
 from tests.test_up import Up
 
@@ -113,3 +114,24 @@ def test_code_is_copied_where_the_clipboard_is_closed_to_pages(page: Page, provi
 
     turn.locator(".turn-acts").get_by_text("Copied").wait_for()
     assert clipboard(page).strip() == ANSWER.strip()
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["nobody reads the step", "somebody reads the step"])
+def test_a_turn_folds_when_it_has_its_answer_unless_somebody_reads_in_it(
+    page: Page, provider: ScriptedOpenAI, is_read: bool
+) -> None:
+    provider.enqueue(Say(calls=[call("calculator", {"expression": "6*7"})]), Say("It is 42.", delay=3))
+    say(page, "How much is 6*7?")
+    step = page.locator("li.step:not(.step-model) summary")
+    step.wait_for(timeout=TURN_MS)
+    if is_read:
+        step.click()
+
+    page.get_by_text("It is 42.").wait_for(timeout=TURN_MS)
+
+    line = page.locator(".work > summary")
+    assert "2 rounds · 1 call · " in line.inner_text()
+    assert step.is_visible() == is_read
+    line.click()
+    assert step.is_visible() != is_read
+    picture(page, f"chat-folded-{is_read}")

@@ -184,6 +184,7 @@ def test_an_answer_stopped_in_the_middle_stays_with_what_it_cost(up: Up, page: P
     assert turn["answer"].startswith(before)
     assert turn["usage"]["output_tokens"] > 10
     assert turn["usage"]["estimated"] is True
+    page.locator(".work > summary").click()
     shown = page.locator("article.turn").inner_text()
     assert before.split()[5] in shown
     assert f"{turn['usage']['output_tokens']:,} out" in shown

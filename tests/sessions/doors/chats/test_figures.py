@@ -125,3 +125,43 @@ def test_a_turn_that_a_budget_stopped_leads_to_the_budgets(as_bob: Client, sessi
     assert f"{said} Your budgets budget_exceeded" in text_of(page)
     assert "98 % of the budget “Mine” is spent." in text_of(page)
     assert page.count(b'href="/o/acme/budgets/mine/"') == 2
+
+
+# -- Folded -----------------------------------------------------------------------------------------------------------
+
+
+def add_steps(turn: Turn) -> None:
+    own = {"organisation": turn.organisation, "turn": turn}
+    with organisation_scope(turn.organisation):
+        Step.objects.create(**own, index=1, kind=StepKind.MODEL, status=StepStatus.DONE, round=1)
+        for index, status in enumerate((StepStatus.DONE, StepStatus.REFUSED), 2):
+            Step.objects.create(
+                **own, index=index, kind=StepKind.TOOL, status=status, round=1, call_index=index, tool_name="uuid"
+            )
+
+
+def test_the_work_of_a_turn_with_an_answer_is_folded_to_one_line(as_bob: Client, session: ChatSession) -> None:
+    usage = {"rounds": 2, "input_tokens": 2310, "output_tokens": 118, "cost": 2_700_000}
+    turn = make_turn(session, status=TurnStatus.DONE, answer="Yes.", **usage)
+    add_steps(turn)
+
+    page = as_bob.get(url_of(session)).content.decode()
+
+    (fold,) = re.findall(r'<details class="work"[^>]*>\s*<summary>(.*?)</summary>', page, re.DOTALL)
+    assert re.findall(r'<details class="work"[^>]*\bopen\b', page) == []
+    line = " ".join(re.sub(r"<[^>]+>", " ", fold).split())
+    assert re.fullmatch(r"2 rounds · 2 calls · [\d.]* ?s? ?· 2,428 tok · \$0\.0027 uuid 1 failed", line), line
+    assert page.index('class="work"') < page.index(f'id="step-{turn.pk}-2"') < page.index('class="answer prose"')
+
+
+@pytest.mark.parametrize(
+    "more", [{"status": TurnStatus.RUNNING}, {"status": TurnStatus.FAILED}, {"status": TurnStatus.DONE, "door": "mcp"}]
+)
+def test_the_work_of_a_turn_that_runs_or_has_no_answer_is_open(
+    as_bob: Client, session: ChatSession, more: dict[str, Any]
+) -> None:
+    add_steps(make_turn(session, **more))
+
+    page = as_bob.get(url_of(session)).content
+
+    assert (b'class="work"' in page, b'class="steps"' in page) == (False, True)

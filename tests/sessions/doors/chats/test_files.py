@@ -118,6 +118,9 @@ def test_the_chat_and_the_api_list_them(client: Client, turn: Turn, session: Cha
     assert f'<img src="/o/acme/files/{first.public_id}/"' in page
     assert f'<img src="/o/acme/files/{html.public_id}/"' not in page
     assert page.count("/files/") == 3 * 3 + 2
+    # They stay in sight when the work is folded.
+    assert page.index('class="work"') < page.index("</ol>\n") < page.index("</details>", page.index("</ol>\n"))
+    assert page.index("</details>", page.index("</ol>\n")) < page.index("/files/")
     assert listed[0] == {
         "id": str(first.public_id),
         "step": 2,
