@@ -118,8 +118,9 @@ class Occurring:
 
 def occurring() -> Occurring:
     """Return what the newest entries hold, for the choices of a filter. One query."""
-    newest = AuditEntry.objects.order_by("-number").values_list("actor_label", "action", "target_type")[:LOOKED_AT]
-    actors, actions, kinds = zip(*newest, strict=True) if (newest := list(newest)) else ((), (), ())
+    rows = AuditEntry.objects.order_by("-number").values_list("actor_label", "action", "target_type")
+    columns = zip(*rows[:LOOKED_AT], strict=True)
+    actors, actions, kinds = [*columns] or [(), (), ()]
     return Occurring(*(sorted(set(each))[:MOST_CHOICES] for each in (actors, actions, kinds)))
 
 
