@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django import forms
+from django.utils.http import urlencode
 
 from capabilities.catalogue.tools.writes import MAX_INSTRUCTIONS
 from capabilities.models import ToolKind
@@ -30,8 +31,22 @@ class CatalogueFilter(ListAddress):
     kind = forms.ChoiceField(required=False, choices=[("", "Any kind"), *ToolKind.choices])
     agent = forms.CharField(required=False, max_length=63)
     sort = forms.ChoiceField(
-        required=False, choices=[("", "By name"), ("tokens", "Most tokens first"), ("used", "Last used first")]
+        required=False,
+        choices=[
+            ("", "By name"),
+            ("tokens", "Most tokens first"),
+            ("used", "Last used first"),
+            ("calls", "Most calls first"),
+            ("failures", "Most failures first"),
+        ],
     )
+
+    @property
+    def sorted_by(self) -> dict[str, str]:
+        """Queries of the address of the list in each order, by the order."""
+        filters = {name: value for name, value in self.filters.items() if value and name != "sort"}
+        orders = [value for value, _ in self.fields["sort"].choices]  # type: ignore[attr-defined]
+        return {order: urlencode(filters | {"sort": order}) for order in orders}
 
 
 class ReaderFilter(ListAddress):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -74,6 +74,7 @@ def tools_page(
     kind: str = "",
     agent: Agent | None = None,
     order: Combinable | None = None,
+    numbers: Mapping[int, int] | None = None,
     after: str = "",
     before: str = "",
     limit: int = PAGE,
@@ -83,7 +84,8 @@ def tools_page(
     `q` is searched as `search_tools` does; `state` is `on`, `off`, `set-up`, `waiting` (a version waits for approval),
     `kept-back` or `refused` (a model's provider takes no definition of it); `kind` is one of ToolKind; of an agent, the
     tools that it brings.
-    Without an `order`, those come first that the words find best.
+    With `numbers`, by the tool's key, the highest come first. Without them and an `order`, those come first that the
+    words find best.
     """
     tools = shown_tools()
     if category:
@@ -103,7 +105,7 @@ def tools_page(
         tools = tools.filter(is_enabled=state == "on")
     if agent is not None:
         tools = tools.filter(pk__in=brought_by(agent))
-    return found_page(tools, q, order, after=after, before=before, limit=limit)
+    return found_page(tools, q, order, numbers=numbers, after=after, before=before, limit=limit)
 
 
 def brought_by(agent: Agent) -> set[int]:

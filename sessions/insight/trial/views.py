@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.agents.agents.queries import agent_or_404
@@ -21,20 +23,29 @@ from sessions.doors.chats.queries import CALLS_COUNTED, by_last_call, calls_by_v
 from sessions.insight.trial.forms import TrialForm
 from sessions.insight.trial.writes import Trial, request_trial, trial_or_404, trial_run_or_404
 from sessions.models import TrialRun
+from sessions.usage.queries import sees_all
+from sessions.usage.tool_uses import ToolUse, uses_of
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Right
 from toolhub.tenants.pages import signed_in
+
+#: Orders of the list by a number of the last seven days.
+COUNTED: dict[str, Callable[[ToolUse], int]] = {"calls": lambda use: use.calls, "failures": lambda use: use.failed}
 
 
 @require_GET
 @signed_in
 def tool_list(request: MemberRequest, org: str) -> HttpResponse:
-    """The catalogue: by name, by tokens or by last use. An agent that is not there has no tools."""
+    """The catalogue: by name, tokens, last use, calls or failures. An agent that is not there has no tools. Calls and
+    failures are shown to who sees the usage of tools."""
     member = member_or_404(request)
     address = CatalogueFilter(request.GET)
     chosen = address.values()
+    now = timezone.now()
     agent = agent_or_404(chosen["agent"], member) if chosen["agent"] else None
     order = {"tokens": by_tokens(), "used": by_last_call(member)}.get(chosen["sort"])
+    count = COUNTED.get(chosen["sort"]) if sees_all(member) else None
+    numbers = {key: count(use) for key, use in uses_of(member, now).items()} if count else None
     page = tools_page(
         q=chosen["q"],
         category=chosen["category"],
@@ -42,11 +53,14 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         kind=chosen["kind"],
         agent=agent,
         order=order,
+        numbers=numbers,
         **address.place,
     )
     reach = member.reach(Right.CATALOGUE)
+    uses = uses_of(member, now, [tool.pk for tool in page.rows])
     for tool in page.rows:
         mark_tool(tool, may_switch=reach.covers(tool.category.name))
+        tool.use = uses.get(tool.pk, ToolUse())  # type: ignore[attr-defined]
     context = {
         "numbers": catalogue_numbers(),
         **address.context(page),
@@ -54,7 +68,13 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         "agent": agent,
         "states": address.fields["state"].choices,  # type: ignore[attr-defined]
         "kinds": address.fields["kind"].choices,  # type: ignore[attr-defined]
-        "sorts": address.fields["sort"].choices,  # type: ignore[attr-defined]
+        "sorts": [
+            (value, title)
+            for value, title in address.fields["sort"].choices  # type: ignore[attr-defined]
+            if value not in COUNTED or sees_all(member)
+        ],
+        "sorted_by": address.sorted_by,
+        "sees_uses": sees_all(member),
         "is_filtered": any(chosen[name] for name in ("q", "category", "state", "kind", "agent")),
         "may_switch": bool(reach),
         "sent": kept_form(request) if reach else {},

@@ -236,7 +236,7 @@ def test_the_list_says_why_a_tool_is_off(tool: Tool, alice: Membership, client: 
 
     set_tool_enabled(tool, False, actor=alice, message=WHY)
 
-    assert f">Off: {WHY}<" in client.get("/o/acme/tools/").content.decode()
+    assert f">Stopped: {WHY}<" in client.get("/o/acme/tools/").content.decode()
 
 
 @pytest.mark.parametrize(("who", "status"), [("bob", 403), ("charlie", 404)])
