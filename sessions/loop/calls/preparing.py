@@ -70,7 +70,7 @@ def prepare(turn: RunningTurn, spec: ToolSpec, call: Call, step: Step) -> Prepar
         return arguments
     hooked, did = hooked_call(turn, spec, call, step, arguments)
     prepared = Prepared(turn, spec, step, dict(hooked.arguments), hooks=did, context=hooked.context)
-    others = (said for decider in DECIDERS if (said := decider(prepared)) is not None)
+    others = (other for decider in DECIDERS if (other := decider(prepared)) is not None)
     decision = strictest([*hooked.decisions, *others])
     if decision.verb == Verb.DENY:
         return replace(denied(spec, decision), hooks=did)

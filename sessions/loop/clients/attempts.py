@@ -107,8 +107,8 @@ class Question:
         wanted = {**self._dialect.parameters(settings), **self.asked_for}
         if self.tools == "[]":
             wanted.pop("tool_choice", None)
-        told = corrected(wanted, model.lessons, chosen=self.chosen)
-        return told | {"metadata": dict(self.displays)} if self.displays else told
+        fields = corrected(wanted, model.lessons, chosen=self.chosen)
+        return fields | {"metadata": dict(self.displays)} if self.displays else fields
 
     @cached_property
     def chosen(self) -> frozenset[str]:

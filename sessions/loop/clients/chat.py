@@ -77,7 +77,7 @@ class ChatReader(ReplyReader):
         delta, message = choice.get("delta"), choice.get("message")
         added = self._add_message(delta, number) if isinstance(delta, Mapping) and delta else ""
         if isinstance(message, Mapping):
-            added += self._add_message(self._unsaid_of(message), number, is_whole=True)
+            added += self._add_message(self._rest_of(message), number, is_whole=True)
             self._is_of_messages = self._is_of_messages or not isinstance(delta, Mapping)
         elif isinstance(choice.get("text"), str):
             added += self._add_message({"content": choice["text"]}, number)
@@ -89,7 +89,7 @@ class ChatReader(ReplyReader):
         self.add_finish(end or next(filter(None, self._ends.values()), ""))
         return added
 
-    def _unsaid_of(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _rest_of(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """A whole message without what came before it, in pieces or in a message that goes on in this one."""
         if not self.spoke:
             return message
@@ -123,11 +123,11 @@ class ChatReader(ReplyReader):
             calls = [{"index": 0, "function": message["function_call"]}]
         if isinstance(calls, list) and calls and self._calls is None:
             self._calls = choice
-        told = calls if isinstance(calls, list) and self._calls == choice else []
-        for place, call in enumerate(told):
+        own_calls = calls if isinstance(calls, list) and self._calls == choice else []
+        for place, call in enumerate(own_calls):
             if is_whole:  # each is a call by itself, whatever it is numbered
                 self._last, self._by_id, self._by_index = None, {}, {}
-            self._add_call(call, place if len(told) > 1 else None)
+            self._add_call(call, place if len(own_calls) > 1 else None)
         return added
 
     def _add_call(self, call: Any, place: int | None) -> None:

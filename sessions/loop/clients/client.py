@@ -83,19 +83,19 @@ class ModelCall:
 
     def _wait_after(self, failed: Failed, attempt: int) -> float:
         """Seconds until the next try. Raises ModelError where there is none, and ModelBusy where it is far off."""
-        said, left = self._failure_text(failed), self._time_left()
+        message, time_left = self._failure_text(failed), self._time_left()
         wait: float = random.uniform(0.2, 0.6) * 2 ** (attempt - 1)  # noqa: S311
         if failed.wait is not None:
             wait = min(failed.wait, MAX_RETRY_AFTER)
         if failed.refusal is not None:
             refusal = replace(failed.refusal, words=self._without_key(failed.refusal.words, MAX_REFUSAL))
-            raise ModelRefused(failed.code, said, refusal) from failed
-        if not failed.again or (failed.wait is not None and wait >= left):
-            raise ModelError(failed.code, said, failed.wait) from failed
+            raise ModelRefused(failed.code, message, refusal) from failed
+        if not failed.again or (failed.wait is not None and wait >= time_left):
+            raise ModelError(failed.code, message, failed.wait) from failed
         if wait > MAX_WAIT:
-            raise ModelBusy(failed.code, said, wait) from failed
+            raise ModelBusy(failed.code, message, wait) from failed
         if attempt == self.tries:
-            raise ModelError(failed.code, said, failed.wait) from failed
+            raise ModelError(failed.code, message, failed.wait) from failed
         return wait
 
     def _failure_text(self, failed: Failed) -> str:

@@ -204,8 +204,8 @@ def _words_under(value: object, name: str, depth: int = 0) -> Iterator[str]:
 
 def _wait(value: object, words: str) -> float | None:
     for name in ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter"):
-        for said in _words_under(value, name):
-            seconds = _seconds(said if re.search("[a-z]", said) else f"{said}s")
+        for text in _words_under(value, name):
+            seconds = _seconds(text if re.search("[a-z]", text) else f"{text}s")
             if seconds is not None:
                 return seconds
     found = _DELAY.search(words)

@@ -85,7 +85,7 @@ _SAYS_ERROR = frozenset(
     | {"error_description", "status_msg", "reason"}
 )
 #: Meaning of a status, for people; the provider's words follow.
-_TOLD = {
+_SENTENCES = {
     "provider_auth": "The provider refused the key ({status})",
     "provider_credit": "The provider says that there is no credit left",
     "provider_rate_limit": "The provider is at its limit",
@@ -114,11 +114,11 @@ def raise_error_object(answer: Any, *, is_error: bool = False) -> None:
     if not error:
         return
     read = read_body(error)
-    told = next(iter(error), None) if isinstance(error, list) else error
-    while isinstance(told, Mapping) and isinstance(told.get("error"), Mapping):
-        told = told["error"]
-    names = told if isinstance(told, Mapping) else {}
-    code, again = _code_of(_status_of(names), read.all[:MAX_REFUSAL])
+    innermost = next(iter(error), None) if isinstance(error, list) else error
+    while isinstance(innermost, Mapping) and isinstance(innermost.get("error"), Mapping):
+        innermost = innermost["error"]
+    fields = innermost if isinstance(innermost, Mapping) else {}
+    code, again = _code_of(_status_of(fields), read.all[:MAX_REFUSAL])
     raise Failed(code, f"The provider reported: {read.words}", again=again, wait=read.wait if again else None)
 
 
@@ -191,19 +191,19 @@ def failure(error: Exception) -> Failed:
 def _status_failure(error: openai.APIStatusError) -> Failed:
     status, body = error.status_code, _body_of(error)
     read = read_body(body)
-    said = read.words[:MAX_REFUSAL] or str(error.message)
+    reason = read.words[:MAX_REFUSAL] or str(error.message)
     code, again = _code_of(status, f"{error.code or ''} {read.all[:MAX_REFUSAL]}")
-    told = f"{_TOLD[code].format(status=status)}: {said}"
-    asked = retry_after(error.response.headers)
-    wait = (read.wait if asked is None else asked) if again else None
+    message = f"{_SENTENCES[code].format(status=status)}: {reason}"
+    asked_wait = retry_after(error.response.headers)
+    wait = (read.wait if asked_wait is None else asked_wait) if again else None
     refusal = None
     if code == "provider_rejected":
         has_message = isinstance(error.body, Mapping) and isinstance(error.body.get("message"), str)
         # Some say beside the message only which parameter they refuse.
-        words = said if has_message else f"{said} {body}"[: 2 * MAX_REFUSAL]
+        words = reason if has_message else f"{reason} {body}"[: 2 * MAX_REFUSAL]
         name = error.code or next(iter(read.names), "")
         refusal = Refusal(400 if status == 500 else status, words, str(error.param or read.parameter), str(name))
-    return Failed(code, told, again=again, wait=wait, refusal=refusal)
+    return Failed(code, message, again=again, wait=wait, refusal=refusal)
 
 
 def _code_of(status: int, words: str) -> tuple[str, bool]:

@@ -31,10 +31,10 @@ _WORD_BEGINS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 def finish_of(reason: object, native: object = None) -> str:
     """The reason as it is kept: in our spelling where it is known, else as it came; "" where none came. `native` is
     what a vendor behind a router said: it counts where it says more than that the reply ended."""
-    said, behind = _meaning(reason), _meaning(native)
-    if said.casefold() in _SAYS_LITTLE and behind in (*CUT, ERROR):
+    meaning, behind = _meaning(reason), _meaning(native)
+    if meaning.casefold() in _SAYS_LITTLE and behind in (*CUT, ERROR):
         return behind
-    return said or behind
+    return meaning or behind
 
 
 def stronger(known: str, new: str) -> str:

@@ -149,9 +149,9 @@ def _with_text(message: Message) -> Message:
 
 
 def _system_first(messages: Sequence[Message]) -> list[Message]:
-    told = [each["content"] for each in messages if each["role"] == "system" and _says(each)]
+    texts = [each["content"] for each in messages if each["role"] == "system" and _says(each)]
     others = [each for each in messages if each["role"] != "system"]
-    return [{"role": "system", "content": "\n\n".join(told)}, *others] if told else others
+    return [{"role": "system", "content": "\n\n".join(texts)}, *others] if texts else others
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:

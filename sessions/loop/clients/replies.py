@@ -50,7 +50,7 @@ class Reply:
     #: Data that must go back to the same model unread: thought signatures, reasoning. Its shape is the dialect's own.
     extras: Mapping[str, Any] = field(default_factory=dict)
     #: Other text in the clear: thoughts, and calls that were cut off. We count it, where the provider did not.
-    unsaid: str = ""
+    other_text: str = ""
     #: Whether it came in pieces.
     is_streamed: bool = field(default=True, compare=False)
     #: Provider's name for the model that answered; empty where it does not say.
@@ -119,8 +119,8 @@ class ReplyReader(ABC):
     pieces: list[Piece] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _length: int = 0
-    _unsaid: list[str] = field(default_factory=list)
-    _unsaid_length: int = 0
+    _other_text: list[str] = field(default_factory=list)
+    _other_length: int = 0
     #: The provider's usage object that came last.
     _usage: Mapping[str, Any] = field(default_factory=dict)
     #: The tools that were sent: a call that is written as text is run where it names one.
@@ -161,16 +161,18 @@ class ReplyReader(ABC):
         kept = [piece for piece in sorted(self.pieces, key=lambda piece: piece.order) if piece.name or piece.arguments]
         calls = tuple(Call(piece.id, piece.name, piece.whole_arguments) for piece in kept)
         extras = storable_json(self.extras(kept), MAX_EXTRAS) or {}
-        unsaid = "".join(self._unsaid)
+        other_text = "".join(self._other_text)
         return Reply(
-            self._output_text(), calls, self.finish_reason, self.usage, extras, unsaid, self.is_streamed, self.model
+            self._output_text(), calls, self.finish_reason, self.usage, extras, other_text, self.is_streamed, self.model
         )
 
     def build_half(self) -> Reply:
         """Build the reply that was stopped in the middle: without calls, which are cut off, and without extras, which a
         model refuses in parts. Safe while the reply goes on."""
         begun = [part for piece in list(self.pieces) for part in (piece.name, piece.arguments)]
-        return Reply(self._output_text(), (), self.finish_reason, self.usage, unsaid="".join([*self._unsaid, *begun]))
+        return Reply(
+            self._output_text(), (), self.finish_reason, self.usage, other_text="".join([*self._other_text, *begun])
+        )
 
     @property
     def usage(self) -> Usage | None:
@@ -208,9 +210,9 @@ class ReplyReader(ABC):
 
     def add_thought(self, text: object) -> None:
         """A piece of what the model thinks, in the clear: it is only counted."""
-        if isinstance(text, str) and self._unsaid_length < MAX_TEXT:
-            self._unsaid.append(text)
-            self._unsaid_length += len(text)
+        if isinstance(text, str) and self._other_length < MAX_TEXT:
+            self._other_text.append(text)
+            self._other_length += len(text)
 
     def add_piece(self, order: int) -> Piece:
         """A new call; those over MAX_CALLS lead nowhere."""

@@ -78,8 +78,8 @@ class ResponsesReader(ReplyReader):
                 return self._add_to_message(self._item_of(event, "message"), line(event.get("delta")))
             case "response.output_text.done" | "response.refusal.done":
                 item = self._item_of(event, "message")
-                said = "" if item.has_text else line(event.get("text")) or line(event.get("refusal"))
-                return self._add_to_message(item, said)
+                text = "" if item.has_text else line(event.get("text")) or line(event.get("refusal"))
+                return self._add_to_message(item, text)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 self.add_thought(event.get("delta"))
             case "response.function_call_arguments.delta":
@@ -89,11 +89,11 @@ class ResponsesReader(ReplyReader):
             case "response.function_call_arguments.done":
                 self._end_call(self._item_of(event, "function_call"), event)
             case "response.output_item.added" | "response.output_item.done":
-                told = _mapping(event.get("item"))
-                item = self._item_of({**event, "item_id": told.get("id")}, line(told.get("type")), kind)
-                if (item.is_whole or kind.endswith("added")) and _is_other_call(item, told):
+                raw = _mapping(event.get("item"))
+                item = self._item_of({**event, "item_id": raw.get("id")}, line(raw.get("type")), kind)
+                if (item.is_whole or kind.endswith("added")) and _is_other_call(item, raw):
                     item = self._new(item.type, item.id, item.place)
-                return self._add_item(item, told, is_whole=kind.endswith("done"))
+                return self._add_item(item, raw, is_whole=kind.endswith("done"))
             case "response.created" | "response.in_progress":
                 self.add_usage(_mapping(event.get("response")).get("usage"))
             case "response.completed" | "response.incomplete":
@@ -122,17 +122,17 @@ class ResponsesReader(ReplyReader):
         if any(item.type == "reasoning" and item.reasoning is None for item in items):
             return {}  # ids are refused without the reasoning that they belong to
         places = {id(piece): place for place, piece in enumerate(kept)}
-        told: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for item in items:
             if item.reasoning is not None:
-                told.append({**item.reasoning, "type": "reasoning"})
+                entries.append({**item.reasoning, "type": "reasoning"})
             elif item.searched is not None:
-                told.append({**item.searched, "type": item.type})
+                entries.append({**item.searched, "type": item.type})
             elif item.call is not None and id(item.call) in places:
-                told.append(_named("function_call", item, call=places[id(item.call)]))
+                entries.append(_named("function_call", item, call=places[id(item.call)]))
             elif item.chars:
-                told.append(_named("message", item, chars=item.chars))
-        return {"items": told} if any(len(each) > 2 for each in told) else {}
+                entries.append(_named("message", item, chars=item.chars))
+        return {"items": entries} if any(len(each) > 2 for each in entries) else {}
 
     def _item_of(self, event: Mapping[str, Any], type: str, kind: str = "") -> _Item:
         """The item that an event is about: the one at its place where that has no other id, else the one of its id.
@@ -173,26 +173,26 @@ class ResponsesReader(ReplyReader):
                 self._by_id[id] = item
         return item
 
-    def _add_item(self, item: _Item, told: Mapping[str, Any], *, is_whole: bool) -> str:
+    def _add_item(self, item: _Item, raw: Mapping[str, Any], *, is_whole: bool) -> str:
         if item.is_whole:
             return ""
-        item.type = item.type or line(told.get("type"))
-        item.id = line(told.get("id")) or item.id
-        item.phase = line(told.get("phase")) or item.phase
-        item.namespace = line(told.get("namespace")) or item.namespace
+        item.type = item.type or line(raw.get("type"))
+        item.id = line(raw.get("id")) or item.id
+        item.phase = line(raw.get("phase")) or item.phase
+        item.namespace = line(raw.get("namespace")) or item.namespace
         item.is_added = True
         added = ""
         if item.type == "function_call":
             call = self._call_of(item)
-            call.id, call.name = call.id or line(told.get("call_id")), call.name or line(told.get("name"))
+            call.id, call.name = call.id or line(raw.get("call_id")), call.name or line(raw.get("name"))
             if is_whole:
-                self._end_call(item, told)
-        elif item.type == "reasoning" and is_whole and item.id == told.get("id", ""):
-            item.reasoning = told if told.get("encrypted_content") or told.get("content") else None
+                self._end_call(item, raw)
+        elif item.type == "reasoning" and is_whole and item.id == raw.get("id", ""):
+            item.reasoning = raw if raw.get("encrypted_content") or raw.get("content") else None
         elif item.type in SEARCHED and is_whole:
-            item.searched = told
+            item.searched = raw
         elif item.type == "message" and is_whole and not item.has_text:
-            added = self._add_to_message(item, "".join(_texts(told)))
+            added = self._add_to_message(item, "".join(_texts(raw)))
         item.is_whole = is_whole and bool(item.type)
         return added
 
@@ -209,13 +209,13 @@ class ResponsesReader(ReplyReader):
             item.type, item.call = "function_call", self.add_piece(item.place)
         return item.call
 
-    def _end_call(self, item: _Item, told: Mapping[str, Any]) -> None:
+    def _end_call(self, item: _Item, raw: Mapping[str, Any]) -> None:
         """The whole arguments, which count more than their pieces."""
         call = self._call_of(item)
-        call.name = call.name or line(told.get("name"))
-        if told.get("arguments"):
+        call.name = call.name or line(raw.get("name"))
+        if raw.get("arguments"):
             call.clear_arguments()
-            call.add_arguments(told["arguments"])
+            call.add_arguments(raw["arguments"])
             item.has_arguments = True
 
     def _end(self, response: Mapping[str, Any], *, is_cut: bool = False) -> str:
@@ -238,23 +238,23 @@ class ResponsesReader(ReplyReader):
         by_id, streamed = dict(self._by_id), {item.type for item in self._items}
         by_call = {item.call.id: item for item in self._items if item.call is not None and item.call.id}
         added = []
-        for told in output:
-            type, id = line(told.get("type")), line(told.get("id"))
-            item = by_call.get(line(told.get("call_id"))) or by_id.get(id)
+        for raw in output:
+            type, id = line(raw.get("type")), line(raw.get("id"))
+            item = by_call.get(line(raw.get("call_id"))) or by_id.get(id)
             if item is None and type in streamed:
                 continue
-            added.append(self._add_item(item or self._new(type, id, self._next), told, is_whole=True))
+            added.append(self._add_item(item or self._new(type, id, self._next), raw, is_whole=True))
         return "".join(added)
 
 
-def _is_other_call(item: _Item, told: Mapping[str, Any]) -> bool:
-    known, told_id = item.call.id if item.call is not None else "", line(told.get("call_id"))
-    return bool(known and told_id) and known != told_id
+def _is_other_call(item: _Item, raw: Mapping[str, Any]) -> bool:
+    known, raw_id = item.call.id if item.call is not None else "", line(raw.get("call_id"))
+    return bool(known and raw_id) and known != raw_id
 
 
 def _named(type: str, item: _Item, **more: int) -> dict[str, Any]:
-    told = {"id": item.id, "phase": item.phase, "namespace": item.namespace}
-    return {"type": type, **more, **{name: value for name, value in told.items() if value}}
+    fields = {"id": item.id, "phase": item.phase, "namespace": item.namespace}
+    return {"type": type, **more, **{name: value for name, value in fields.items() if value}}
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:

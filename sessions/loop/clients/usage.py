@@ -67,35 +67,37 @@ def usage_of(reported: object, base_url: str, dialect: Dialect) -> Usage | None:
     """The usage object of a reply, or of a stream's last piece. None where it does not say input and output."""
     if not isinstance(reported, Mapping):
         return None
-    told = _named(_numbers(reported), dialect)
-    counted = _extracted(told, base_url, dialect)
-    if counted is None:
+    counts = _named(_numbers(reported), dialect)
+    extracted = _extracted(counts, base_url, dialect)
+    if extracted is None:
         return None
-    sent, said = counted.get("input_tokens", 0), counted.get("output_tokens", 0)
-    cached = counted.get("cache_read_tokens") or _first(told, _CACHED)
-    written = counted.get("cache_write_tokens") or _first(told, _WRITTEN)
-    reasoning = counted.get("output_reasoning_tokens", 0) or _first(told, _REASONING, _OUTPUT_DETAILS)
-    total = told.get("total_tokens", 0)
-    sent += _beside_input(sent, told, cached, written, total - sent - said)
-    if reasoning > said:  # it stands beside what was said
-        said += reasoning
-    if total > sent + said:  # what nobody names was thought, and is billed as output (Gemini)
-        reasoning = max(reasoning, total - sent - said)
-        said = total - sent
-    if not 0 < sent <= MAX_TOKENS or said > MAX_TOKENS:
+    input_tokens, output_tokens = extracted.get("input_tokens", 0), extracted.get("output_tokens", 0)
+    cached = extracted.get("cache_read_tokens") or _first(counts, _CACHED)
+    written = extracted.get("cache_write_tokens") or _first(counts, _WRITTEN)
+    reasoning = extracted.get("output_reasoning_tokens", 0) or _first(counts, _REASONING, _OUTPUT_DETAILS)
+    total = counts.get("total_tokens", 0)
+    input_tokens += _beside_input(input_tokens, counts, cached, written, total - input_tokens - output_tokens)
+    if reasoning > output_tokens:  # it stands beside what was said
+        output_tokens += reasoning
+    if total > input_tokens + output_tokens:  # what nobody names was thought, and is billed as output (Gemini)
+        reasoning = max(reasoning, total - input_tokens - output_tokens)
+        output_tokens = total - input_tokens
+    if not 0 < input_tokens <= MAX_TOKENS or output_tokens > MAX_TOKENS:
         return None
-    cached = min(cached, sent)
+    cached = min(cached, input_tokens)
     raw = storable_json(reported, MAX_RAW) or {}
-    return Usage(sent, said, cached, min(written, sent - cached), min(reasoning, said), raw=raw)
+    return Usage(
+        input_tokens, output_tokens, cached, min(written, input_tokens - cached), min(reasoning, output_tokens), raw=raw
+    )
 
 
-def _beside_input(sent: int, told: Mapping[str, Any], cached: int, written: int, unnamed: int) -> int:
+def _beside_input(input_tokens: int, counts: Mapping[str, Any], cached: int, written: int, unnamed: int) -> int:
     """Tokens of the cache that the input does not hold: just what the total says beyond, or more than the input has.
     Details of the input are part of it, whatever they say."""
     beside = cached + written
     if beside and unnamed == beside:
         return beside
-    if beside > sent and any(name in told for name in _BESIDE):
+    if beside > input_tokens and any(name in counts for name in _BESIDE):
         return beside
     return next((each for each in (cached, written) if each and unnamed == each), 0)
 
@@ -112,7 +114,7 @@ def says_cached(usage: Usage) -> bool:
     return any(each.get(name) is not None for each in details if isinstance(each, Mapping) for name in _CACHED)
 
 
-def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
+def _extracted(counts: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict[str, int] | None:
     """Return the counts that genai-prices reads by the vendor's own field map, by name; None where input or output is
     not said."""
     # It takes 30 MB, which only a process spends that asks a model.
@@ -126,7 +128,7 @@ def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict
             continue
         try:
             _, usage = provider.extract_usage(
-                {"usage": told, "model": ""}, api_flavor=flavour if flavour in known else "default"
+                {"usage": counts, "model": ""}, api_flavor=flavour if flavour in known else "default"
             )
         except ValueError:  # a field is missing that it requires
             continue
@@ -136,20 +138,20 @@ def _extracted(told: Mapping[str, Any], base_url: str, dialect: Dialect) -> dict
 
 def _numbers(reported: Mapping[str, Any]) -> dict[str, Any]:
     """The object without what is no count: null details (vLLM), negative or impossible numbers, words."""
-    told: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     for name, value in reported.items():
         if isinstance(value, Mapping):
-            told[name] = {key: count for key, each in value.items() if (count := _count(each)) is not None}
+            counts[name] = {key: count for key, each in value.items() if (count := _count(each)) is not None}
         elif (count := _count(value)) is not None:
-            told[name] = count
-    return told
+            counts[name] = count
+    return counts
 
 
-def _named(told: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+def _named(counts: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
     """The object under the names of its dialect, where it has other ones; of input, output and total, one that is
     missing is what the others leave."""
-    found = {name: next((told[each] for each in others if each in told), None) for name, others in _ALIASES.items()}
-    known = {name: value for name, value in found.items() if value is not None} | told
+    found = {name: next((counts[each] for each in others if each in counts), None) for name, others in _ALIASES.items()}
+    known = {name: value for name, value in found.items() if value is not None} | counts
     (sent, output), *others = _NAMES[dialect], *(names for each, names in _NAMES.items() if each != dialect)
     for other_sent, other_output in others:
         for name, other in ((sent, other_sent), (output, other_output)):
@@ -173,8 +175,8 @@ def _count(value: object) -> int | None:
     return value if is_count else None  # type: ignore[return-value]
 
 
-def _first(told: Mapping[str, Any], names: tuple[str, ...], details: tuple[str, ...] = _INPUT_DETAILS) -> int:
+def _first(counts: Mapping[str, Any], names: tuple[str, ...], details: tuple[str, ...] = _INPUT_DETAILS) -> int:
     """The first of these that is said, at the top level or in the details."""
-    places = [told, *(told.get(name) for name in details)]
+    places = [counts, *(counts.get(name) for name in details)]
     found = (each.get(name) for name in names for each in places if isinstance(each, Mapping))
     return next((value for value in found if isinstance(value, int)), 0)

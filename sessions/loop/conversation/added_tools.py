@@ -105,8 +105,8 @@ def line_for(turn: RunningTurn, tool_set: ToolSet, selection: Selection | None =
     if not LoadingMode(turn.row.agent.loading_mode).is_native:
         return None
     if because := "client_tools" if tool_set.client_tools else turn.model.why_no_added_tools:
-        told = {"because": because, "mode": str(LoadingMode.SAME_RUN), "model": turn.model.name}
-        _note_once(turn, "native_unavailable", told)
+        payload = {"because": because, "mode": str(LoadingMode.SAME_RUN), "model": turn.model.name}
+        _note_once(turn, "native_unavailable", payload)
         return None
     last = _last_line(turn)
     if last is None or not last.base.version_ids:
@@ -198,8 +198,8 @@ def _may_be_sent(turn: RunningTurn, version_ids: list[int]) -> bool:
 def _anew(turn: RunningTurn, line: ShownTools, tool_set: ToolSet, because: str) -> ShownTools:
     """A line that begins with all tools in `tools`; with an event, but where another model gets a line without more."""
     if line.added or because != "model":
-        told = {"because": because, "count": len(tool_set.version_ids), "tokens": tool_set.tokens}
-        ledger.write_event(turn.claim, "tools_declared_anew", told)
+        payload = {"because": because, "count": len(tool_set.version_ids), "tokens": tool_set.tokens}
+        ledger.write_event(turn.claim, "tools_declared_anew", payload)
     return ShownTools(model_mark(turn.model), tool_set)
 
 
@@ -247,11 +247,11 @@ def _stored(
 
 def _words(instructions: str, gone: Iterable[str], back: Iterable[str]) -> str:
     """Build the text that the model reads beside the definitions; empty for nothing."""
-    told = [instructions] if instructions else []
+    paragraphs = [instructions] if instructions else []
     for sentence, names in ((UNAVAILABLE, sorted(gone)), (AVAILABLE_AGAIN, sorted(back))):
         if names:
-            told.append(sentence.format(names=", ".join(names)))
-    return "\n\n".join(told)
+            paragraphs.append(sentence.format(names=", ".join(names)))
+    return "\n\n".join(paragraphs)
 
 
 def _declared(tool_set: ToolSet) -> Iterable[tuple[str, int]]:
@@ -274,11 +274,11 @@ def note_unsearched(turn: RunningTurn) -> None:
     """Say once a turn, as an event, why the provider does not search what the agent could load; nothing for an agent
     that does not ask for that. One query at most."""
     if turn.row.agent.loading_mode == LoadingMode.NATIVE_SEARCH and not searches_in(turn.row, turn.model):
-        told = {"because": turn.model.why_no_tool_search or "client_tools", "model": turn.model.name}
-        _note_once(turn, "search_unavailable", told)
+        payload = {"because": turn.model.why_no_tool_search or "client_tools", "model": turn.model.name}
+        _note_once(turn, "search_unavailable", payload)
 
 
-def _note_once(turn: RunningTurn, event: str, told: Mapping[str, Any]) -> None:
+def _note_once(turn: RunningTurn, event: str, payload: Mapping[str, Any]) -> None:
     """Write the event where the turn has none of its kind. One query."""
     if not TurnEvent.objects.filter(turn=turn.row, type=event).exists():
-        ledger.write_event(turn.claim, event, told)
+        ledger.write_event(turn.claim, event, payload)

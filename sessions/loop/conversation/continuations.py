@@ -10,7 +10,7 @@ from sessions.models import Step, StepKind
 
 
 def continuations_of(turn_id: UUID) -> int:
-    """One query."""
+    """Count the model calls of the turn that carried other tools than the one before. One query."""
     steps = Step.objects.filter(turn=turn_id, kind=StepKind.MODEL).order_by("index")
     return changes_in(list(steps.values_list("tool_set_id", flat=True)))
 

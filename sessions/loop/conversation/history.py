@@ -197,8 +197,12 @@ def messages_of(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list
     """Return the user's message, where the turn has one, and the messages of its steps so far. Tools that were loaded
     before the turn stand in front."""
     first = [step for step in steps if step.kind == StepKind.TOOLS and step.round == 0]
-    said = [] if turn.is_continuation else [{"role": "user", "content": turn.message}]
-    return [*map(_tools_message, first), *said, *step_messages([each for each in steps if each not in first], model)]
+    user_messages = [] if turn.is_continuation else [{"role": "user", "content": turn.message}]
+    return [
+        *map(_tools_message, first),
+        *user_messages,
+        *step_messages([each for each in steps if each not in first], model),
+    ]
 
 
 def _tools_message(step: Step) -> Message:

@@ -33,8 +33,11 @@ class Prefix:
 def prefix_of(
     turn: RunningTurn, tool_set: ToolSet, messages: Sequence[str], *, tools_of: Callable[[str], str]
 ) -> Prefix:
-    """`messages` are as they went out, each as JSON; `tools_of` makes stored definitions as they go out. One query
-    where the tools changed and this process does not know the last ones, else none."""
+    """Measure how much of a model call repeats the agent's last one, from its front.
+
+    `messages` are as they went out, each as JSON; `tools_of` makes stored definitions as they go out. One query where
+    the tools changed and this process does not know the last ones, else none.
+    """
     sizes = [len(text.encode()) for text in messages]
     hashes = [sha256_hex(text)[:16] for text in messages]
     sent_tools = tools_of(tool_set.wire)
@@ -53,7 +56,7 @@ def prefix_of(
 
 
 def model_mark(model: ResolvedModel) -> str:
-    """Names the model and the dialect that it is spoken to in."""
+    """Return a hash of the model and the dialect that it is spoken to in."""
     return sha256_hex(f"{model.origin} {model.dialect}")[:16]
 
 

@@ -124,18 +124,18 @@ def _shortenings(own: list[Message], newest: int) -> Iterator[tuple[int, Shorten
     it."""
     results = [index for index, message in enumerate(own) if message["role"] == "tool"]
     yield from ((index, _shortened(LEAST)) for index in results if index < newest)
-    said = [index for index, message in enumerate(own) if message["role"] == "assistant"]
-    yield from ((index, _without_arguments) for index in said if index < newest)
-    yield from ((index, _shortened(LEAST)) for index in said if index < newest)
-    fresh = [index for index in results if index > newest]
-    longest = max((len(own[index]["content"]) for index in fresh), default=0)
+    replies = [index for index, message in enumerate(own) if message["role"] == "assistant"]
+    yield from ((index, _without_arguments) for index in replies if index < newest)
+    yield from ((index, _shortened(LEAST)) for index in replies if index < newest)
+    new_results = [index for index in results if index > newest]
+    longest = max((len(own[index]["content"]) for index in new_results), default=0)
     while longest > LEAST:
         longest = max(LEAST, longest * 3 // 4)
-        yield from ((index, _shortened(longest)) for index in fresh)
+        yield from ((index, _shortened(longest)) for index in new_results)
     if newest < len(own):
         yield newest, _without_arguments
         yield newest, _shortened(LEAST)
-    yield from ((index, _without_extras) for index in said)
+    yield from ((index, _without_extras) for index in replies)
 
 
 def _shortened(chars: int) -> Shorten:
@@ -199,5 +199,5 @@ def tokens_of_blocks(blocks: list[list[Message]], encoding: str = O200K) -> list
 
 def _text(block: list[Message]) -> str:
     """Return the block as JSON, without definitions of tools, which are counted as such."""
-    told = [{**each, "items": ""} if each["role"] == TOOLS else each for each in block]
-    return json.dumps(told, ensure_ascii=False)
+    messages = [{**each, "items": ""} if each["role"] == TOOLS else each for each in block]
+    return json.dumps(messages, ensure_ascii=False)

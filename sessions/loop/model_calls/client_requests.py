@@ -102,16 +102,16 @@ def _flat(wanted: Mapping[str, Any], inner: str) -> dict[str, Any]:
 def client_tools(turn: RunningTurn) -> Sequence[Mapping[str, Any]]:
     """Definitions of the tools that the turn's client brought, as the turn's model gets them, without those that its
     provider refused. No query for other turns."""
-    brought = turn.row.asked.tools if turn.row.asked is not None else ()
-    taken = [tool for tool in brought if name_of(tool) not in turn.refused_tools]
-    return [json.loads(rendered_wire(canonical_json(tool), turn.model.schema_rules)) for tool in taken]
+    definitions = turn.row.asked.tools if turn.row.asked is not None else ()
+    accepted = [tool for tool in definitions if name_of(tool) not in turn.refused_tools]
+    return [json.loads(rendered_wire(canonical_json(tool), turn.model.schema_rules)) for tool in accepted]
 
 
 def own_arguments(turn: Turn, name: str, arguments: str) -> str:
     """The arguments of a call, as text, under the names of the schema of the client's tool that is called; as they are,
     where it is none of the client's, or no name went out as another one."""
-    brought = turn.asked.tools if turn.asked is not None else ()
-    tool = next((each for each in brought if name_of(each) == name), None)
+    definitions = turn.asked.tools if turn.asked is not None else ()
+    tool = next((each for each in definitions if name_of(each) == name), None)
     schema = schema_with_other_names(canonical_json(tool["function"].get("parameters", {}))) if tool else None
     if schema is None:
         return arguments
@@ -125,14 +125,14 @@ def check_client_tools(turn: RunningTurn, taken: Iterable[str]) -> None:
     """Raise TurnFailed where a tool of the turn's client may not be sent: `tool_name_taken` where it has the name of
     one of ours (`taken`), and `tool_not_allowed` where a policy keeps it out. One query where this process does not
     know the organisation's policies."""
-    brought = [ClientTool(name_of(tool)) for tool in client_tools(turn)]
-    if not brought:
+    tools = [ClientTool(name_of(tool)) for tool in client_tools(turn)]
+    if not tools:
         return
     names = set(taken)
-    if clash := [tool.name for tool in brought if tool.name in names]:
+    if clash := [tool.name for tool in tools if tool.name in names]:
         raise TurnFailed("tool_name_taken", f"{clash[0]} is the name of a tool of this agent: give yours another.")
     policies = read_policies() if turn.registry_version is None else policies_at(turn.registry_version)
-    for tool in brought:
+    for tool in tools:
         if reason := policies.why_not(tool, turn.model.provider.public_id):
             raise TurnFailed("tool_not_allowed", f"The tool {tool.name} may not be sent: {reason}.")
 

@@ -22,8 +22,8 @@ MOST = 32
 def leave_out(turn: RunningTurn, refused: ToolsRefused, tool_sets: Sequence[ToolSet]) -> None:
     """Send the refused tools of these sets no more in this turn, and put them on record for the next ones. Raises the
     refusal where it names none of them, or one too many."""
-    brought = {name_of(tool) for tool in turn.row.asked.tools} if turn.row.asked is not None else set()
-    of_client = brought.intersection(refused.names) - turn.refused_tools
+    client_names = {name_of(tool) for tool in turn.row.asked.tools} if turn.row.asked is not None else set()
+    of_client = client_names.intersection(refused.names) - turn.refused_tools
     versions = [key for each in tool_sets for key in each.callable_ids]
     specs = current_specs(versions, organisation_id=turn.row.organisation_id, at=turn.registry_version)
     known = turn.model.refused_now
@@ -35,8 +35,8 @@ def leave_out(turn: RunningTurn, refused: ToolsRefused, tool_sets: Sequence[Tool
     names = [*(spec.name for spec in found), *sorted(of_client)]
     words = refused.refusal.words[:300]
     ledger.write_event(turn.claim, "tools_refused", {"model": turn.model.name, "tools": names, "because": words})
-    told = f"{turn.model.provider.name} refuses the definition of {', '.join(names)}: {words}"
-    ledger.add_note(turn.claim, f"{told.rstrip('.')}. The turn goes on without it.")
+    message = f"{turn.model.provider.name} refuses the definition of {', '.join(names)}: {words}"
+    ledger.add_note(turn.claim, f"{message.rstrip('.')}. The turn goes on without it.")
 
 
 def _note(turn: RunningTurn, refused: ToolsRefused, specs: Sequence[ToolSpec]) -> None:

@@ -42,7 +42,7 @@ def record_of(
     sent = carried if question.adds_tools else replace(carried, line=None)
     prefix = prefix_of(turn, sent.declared, question.parts, tools_of=question.tools_of)
     marks = sent.line.marks if sent.line is not None else None
-    answered = reply.text + reply.unsaid + "".join(call.arguments for call in reply.calls)
+    answered = reply.text + reply.other_text + "".join(call.arguments for call in reply.calls)
     answer_tokens = count_tokens(answered, turn.model.tokenizer.encoding)
     usage = reply.usage or Usage(talk.tokens + sent.tokens, answer_tokens, is_estimated=True)
     cost = cost_of(turn.model, priced_use(usage), started_at, turn.registry_version)

@@ -138,7 +138,7 @@ def test_thoughts_that_are_too_long_are_not_kept_and_signatures_of_calls_are() -
 
     assert reader.build().extras == {"calls": {"0": {"extra_content": {"signature": "s"}}}}
     assert len(reader._thoughts["reasoning_content"]) == 1
-    assert len(reader.build().unsaid) < MAX_TEXT + MAX_EXTRAS
+    assert len(reader.build().other_text) < MAX_TEXT + MAX_EXTRAS
 
 
 WORDS = st.sampled_from(
