@@ -137,8 +137,8 @@ def checks_of_listing(listing: ToolListing) -> list[Check]:
         checks.append(Check("Cannot be used", False, f"{', '.join(unusable[:MAX_NAMES])}: malformed definitions."))
     if listing.is_cut:
         checks.append(Check("List", False, "It is longer than is read."))
-    says = "It says when its list changes." if listing.tells_changes else "It does not say when its list changes."
-    return [*checks, Check("Changes", None, says)]
+    changes = "It says when its list changes." if listing.tells_changes else "It does not say when its list changes."
+    return [*checks, Check("Changes", None, changes)]
 
 
 def _tools_check(calls: Sequence[Call]) -> Check:

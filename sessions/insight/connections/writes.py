@@ -35,13 +35,15 @@ def request_service_test(service: ShownService, *, actor: Membership) -> Connect
 
 
 def request_model_test(model: LanguageModel, *, actor: Membership) -> ConnectionTest:
-    """Ask for a test of a model: its provider's list is read, and it is sent one short message with one tool."""
+    """Ask for a test of a model: its provider's list is read, and it is sent one short message with one tool. Raises
+    PermissionDenied without the right `providers`, and ChangeRefused where too many tests are open."""
     require(actor, Right.PROVIDERS)
     return _request(ConnectionTest(language_model=model), actor=actor)
 
 
 def request_provider_test(provider: Provider, *, actor: Membership) -> ConnectionTest:
-    """Ask for a test of a provider: its list of models is read. Nothing is sent to a model."""
+    """Ask for a test of a provider: its list of models is read. Nothing is sent to a model. Raises as
+    `request_model_test` does."""
     require(actor, Right.PROVIDERS)
     return _request(ConnectionTest(provider=provider), actor=actor)
 
@@ -74,7 +76,6 @@ def _request(test: ConnectionTest, *, actor: Membership) -> ConnectionTest:
     test.refresh_from_db()
     kinds = {"service": test.service, "model": test.language_model, "server": test.server, "provider": test.provider}
     kind = next(name for name, tested in kinds.items() if tested)
-    told = {kind: str(test)}
-    record("connection.test", test, actor=actor, after=told)
+    record("connection.test", test, actor=actor, after={kind: str(test)})
     transaction.on_commit(lambda: ring_for_connection_test(test.public_id))
     return test

@@ -70,10 +70,9 @@ class ReasonsPage:
 
 
 def reasons_page(member: Membership, agent: Agent, session: ChatSession | None, asked: Asked) -> ReasonsPage:
-    """Nine queries at most, whatever there is. Without a session: what a new one would begin with.
-
-    `agent` comes with its model and provider at hand.
-    """
+    """Return a page of the tools that are asked about, each with the reasons for which it is sent or not: in the
+    session, or without one in a new session. `agent` comes with its model and provider at hand. Nine queries at most,
+    whatever there is."""
     is_unattended = asked.client and agent.client_approvals == ClientApprovals.HIDE
     inputs = read_inputs(session or new_session(member, agent), agent, asked.message, is_unattended=is_unattended)
     page = _page(inputs, asked)
@@ -215,6 +214,6 @@ def _noted(member: Membership, tools: Sequence[Listed]) -> Iterator[Listed]:
         yield replace(
             each,
             toolkits=tuple(sorted({name for kind, _, name, *_ in own if kind == "kit"})),
-            grants=tuple(GrantLine(pk, tool, cat, said) for kind, pk, said, tool, cat in own if kind == "grant"),
+            grants=tuple(GrantLine(pk, tool, cat, effect) for kind, pk, effect, tool, cat in own if kind == "grant"),
             is_nobodys=any(kind == "nobodys" for kind, *_ in own),
         )

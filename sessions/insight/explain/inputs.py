@@ -105,8 +105,8 @@ class Inputs:
     @cached_property
     def offered(self) -> frozenset[int]:
         """Keys of what is brought or could be loaded, whoever may use it."""
-        brought = {each.spec.tool_id for each in self.gathered.values()}
-        return frozenset(key for key, row in self.rows.items() if not row.spec.is_meta or key in brought)
+        gathered = {each.spec.tool_id for each in self.gathered.values()}
+        return frozenset(key for key, row in self.rows.items() if not row.spec.is_meta or key in gathered)
 
     @cached_property
     def situation(self) -> Situation:
@@ -122,9 +122,9 @@ class Inputs:
     def gathered(self) -> dict[str, Candidate]:
         """Candidates that were brought and not dropped again, by name, in the order in which they stay where not all
         can."""
-        brought = {each.spec.name: each for each in self.at_hand.candidates}
+        candidates = {each.spec.name: each for each in self.at_hand.candidates}
         verdicts = self.selection.verdicts
-        kept = [brought[each.tool] for each in verdicts if each.stage == "gather" and each.kept]
+        kept = [candidates[each.tool] for each in verdicts if each.stage == "gather" and each.kept]
         return {each.spec.name: each for each in sorted(kept, key=limit_rank)}
 
     @cached_property

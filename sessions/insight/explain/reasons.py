@@ -210,14 +210,14 @@ def _loaded(inputs: Inputs, listed: Listed, row: Row | None) -> Cell:
         return Cell("loaded", True, "the agent has it as soon as a version is in force", "its own")
     own = inputs.gathered.get(listed.spec.name)
     if own is not None:
-        told = listed.spec.in_titles(own.source)
+        title = listed.spec.in_titles(own.source)
         shorts = {"agent": "its own", "meta-tool": "by itself"}
-        source = "it is one of the agent’s own" if own.source == "agent" else f"{told} brings it"
+        reason = "it is one of the agent’s own" if own.source == "agent" else f"{title} brings it"
         if own.source == "meta-tool":
             reads = stages.is_reader(own.spec)
-            source = f"it comes by itself, {'to read on in results' if reads else 'as there is something to load'}"
-        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, told)
-        return Cell("loaded", True, source, short)
+            reason = f"it comes by itself, {'to read on in results' if reads else 'as there is something to load'}"
+        short = "core" if own.source.startswith("core category ") else shorts.get(own.source, title)
+        return Cell("loaded", True, reason, short)
     reason, short = _why_nothing_brings(inputs, listed, row)
     return Cell("loaded", False, reason, short, stops=True)
 
@@ -292,8 +292,8 @@ def _permitted(inputs: Inputs, spec: ToolSpec) -> tuple[Cell, Cell]:
 
 
 def _undenied(rights: Rights, spec: ToolSpec) -> Rights:
-    def rest(said: Mapping[int, Decision], own: int) -> dict[int, Decision]:
-        return {key: effect for key, effect in said.items() if key != own or effect == "allow"}
+    def rest(effects: Mapping[int, Decision], own: int) -> dict[int, Decision]:
+        return {key: effect for key, effect in effects.items() if key != own or effect == "allow"}
 
     return replace(
         rights,

@@ -96,11 +96,12 @@ def subject_of(
     agent: str | Agent = "",
     session: UUID | None = None,
 ) -> Subject:
-    """Oneself, unless a member (by public id or e-mail address) or somebody's session is named. At most three queries.
+    """Return the member, agent and session that a question is about: the reader, unless another member (by public id or
+    e-mail address) or a session is named; without an agent the session's, or the first one that there is.
 
     Raises PermissionDenied without the right `roles` for another member, and ChangeRefused with the code `unknown` for
-    what is not there or not visible. Without an agent: the session's, or the first one that there is. One that is
-    given as a row comes with its model and provider.
+    what is not there or not visible. An agent that is given as a row comes with its model and provider. At most three
+    queries.
     """
     chat = _session(reader, session) if session is not None else None
     found = _member(reader, member, chat)
@@ -154,15 +155,15 @@ def _explained(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> 
 
 def _sentence(tool: Reasons, changes: tuple[Change, ...], subject: Subject) -> str:
     name = tool.spec.name
-    told = [cell.reason for cell in tool.stops]
+    reasons = [cell.reason for cell in tool.stops]
     if tool.is_sent:
         allowed = next(cell.reason for cell in tool.cells if cell.stage in ("grants", "role") and cell.kept)
         needed = next((f"; {cell.reason}" for cell in tool.cells if cell.stage == "router" and cell.reason), "")
         return f"{subject.agent} sends {name} for {subject.member}: {tool.cells[0].reason}; {allowed}{needed}."
-    if len(told) == 1:
+    if len(reasons) == 1:
         end = "" if changes else " No single change of the configuration would let it through."
-        return f"{subject.agent} does not send {name} for {subject.member}: {told[0]}.{end}"
+        return f"{subject.agent} does not send {name} for {subject.member}: {reasons[0]}.{end}"
     if changes:
-        return f"{subject.agent} does not send {name} for {subject.member}: {'; and '.join(told)}."
-    count = {2: "Two", 3: "Three"}.get(len(told), str(len(told)))
-    return f"{count} things stop {name} for {subject.member}: {'; and '.join(told)}. All of them have to change."
+        return f"{subject.agent} does not send {name} for {subject.member}: {'; and '.join(reasons)}."
+    count = {2: "Two", 3: "Three"}.get(len(reasons), str(len(reasons)))
+    return f"{count} things stop {name} for {subject.member}: {'; and '.join(reasons)}. All of them have to change."

@@ -110,7 +110,8 @@ def turn_to_try_or_404(member: Membership, turn_id: UUID) -> Turn:
 
 
 def dry_run(turn: Turn, *, hook: Hook | None = None, with_python: bool = False) -> DryRun:
-    """The hooks that are on, and `hook` whether it is or not; or that one alone where it is given."""
+    """Return what hooks would have done in this turn: all that are on, or `hook` alone, whether it is on or not. Python
+    hooks are run only `with_python`."""
     hooks = active_hooks(turn.organisation_id, None) if hook is None else in_order([spec_with_keys(hook)])
     outside = _outside(turn, with_python)
     model = resolve_model(turn.agent.model, turn.agent)

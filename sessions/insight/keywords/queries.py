@@ -240,7 +240,8 @@ class FindingLine:
 def findings_page(
     reader: Membership, *, kind: str = "", after: str = "", before: str = "", limit: int = FINDINGS
 ) -> Page[FindingLine]:
-    """The newest first. Three queries at most: the findings, the turns of them that the reader may see, and titles."""
+    """Return a page of the turns in which routing was wrong, the newest first. Three queries at most: the findings, the
+    turns of them that the reader may see, and titles."""
     rows = RoutingFinding.objects.filter(kind=kind) if kind else RoutingFinding.objects.all()
     page = Keyset(rows, ("-pk",)).page(after, before, limit=limit)
     if not page.rows:

@@ -28,12 +28,12 @@ LIVE = timedelta(hours=24)
 SESSIONS_LOOKED_AT = 50
 MEMBERS_NAMED = 10
 TOOLS_NAMED = 8
-GROUPS_TOLD = 3
+GROUPS_NAMED = 3
 GROUPS_SHOWN = 8
 
 Keys = frozenset[int]
 #: Decisions on categories and on tools, by their keys.
-Said = tuple[dict[int, Decision], dict[int, Decision]]
+Decisions = tuple[dict[int, Decision], dict[int, Decision]]
 #: Bits of the tools won, and of those lost.
 Difference = tuple[int, int]
 
@@ -109,7 +109,7 @@ class Permissions:
     names: Mapping[int, str]
     rules: Mapping[int, RoleRules]
     roles_of: Mapping[int, Keys]
-    grants_of: Mapping[int, Said]
+    grants_of: Mapping[int, Decisions]
     loads_of: Mapping[int, Reach]
 
     def of_member(self, member: int) -> MemberPermissions:
@@ -139,12 +139,12 @@ def read_permissions(holders: QuerySet[Membership], roles: Iterable[int] = ()) -
     stored = {
         key: (slug, name, mode) for key, slug, name, mode in Role.objects.values_list("pk", "slug", "name", "mode")
     }
-    said: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {key: ({}, {}) for key in stored}
+    rules_of: dict[int, tuple[dict[int, Decision], dict[int, Decision]]] = {key: ({}, {}) for key in stored}
     held = RoleMembership.objects.filter(membership__in=keys)
     lines = RoleRule.objects.filter(Q(role__in=held.values("role")) | Q(role__in=list(roles)))
     columns = ("role_id", "category_id", "tool_id", "effect")
     for role, category_id, tool_id, effect in lines.values_list(*columns):
-        _note(said[role], category_id, tool_id, effect)
+        _note(rules_of[role], category_id, tool_id, effect)
     roles_of: dict[int, set[int]] = {}
     for member, role in held.values_list("membership_id", "role_id"):
         roles_of.setdefault(member, set()).add(role)
@@ -162,18 +162,18 @@ def read_permissions(holders: QuerySet[Membership], roles: Iterable[int] = ()) -
         loads_of[member] = EVERYWHERE
     return Permissions(
         {key: name for key, (_, name, _) in stored.items()},
-        {key: RoleRules(slug, mode, *said[key]) for key, (slug, _, mode) in stored.items()},
+        {key: RoleRules(slug, mode, *rules_of[key]) for key, (slug, _, mode) in stored.items()},
         {member: frozenset(held) for member, held in roles_of.items()},
         dict(grants_of),
         loads_of,
     )
 
 
-def _note(said: Said, category_id: int | None, tool_id: int | None, effect: str) -> None:
+def _note(decisions: Decisions, category_id: int | None, tool_id: int | None, effect: str) -> None:
     """Note a decision. Where the same thing is named twice, the deny is kept; anything but an allow counts as one."""
-    of, key = (said[1], tool_id) if category_id is None else (said[0], category_id)
-    if key is not None and of.get(key) != "deny":
-        of[key] = "allow" if effect == Effect.ALLOW else "deny"
+    kept, key = (decisions[1], tool_id) if category_id is None else (decisions[0], category_id)
+    if key is not None and kept.get(key) != "deny":
+        kept[key] = "allow" if effect == Effect.ALLOW else "deny"
 
 
 def usable_by(stored: Permissions, members: Iterable[int], bits: Bits[T]) -> dict[int, int]:
@@ -192,19 +192,19 @@ def usable_by(stored: Permissions, members: Iterable[int], bits: Bits[T]) -> dic
         roles = stored.roles_of.get(member, frozenset())
         if roles not in by_roles:
             by_roles[roles] = reduce(or_, (by_role[role] for role in roles), 0)
-        said = stored.grants_of.get(member, ({}, {}))
-        usable = (by_roles[roles] | _granted(said, "allow", bits)) & ~_granted(said, "deny", bits) & ~every
+        grants = stored.grants_of.get(member, ({}, {}))
+        usable = (by_roles[roles] | _granted(grants, "allow", bits)) & ~_granted(grants, "deny", bits) & ~every
         permissions = stored.of_member(member)
         found[member] = usable | bits.of(key for key, of in keys.items() if permissions.decide(of).allowed)
     return found
 
 
-def _granted(said: Said, wanted: Decision, bits: Bits[T]) -> int:
-    categories, tools = ([key for key, effect in each.items() if effect == wanted] for each in said)
+def _granted(grants: Decisions, wanted: Decision, bits: Bits[T]) -> int:
+    categories, tools = ([key for key, effect in each.items() if effect == wanted] for each in grants)
     return bits.of_categories(categories) | bits.of(tools)
 
 
-# -- What is told of them ---------------------------------------------------------------------------------------------
+# -- Sentences about them ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -231,12 +231,12 @@ class Group:
     def sentence(self) -> str:
         """Sentence such as `4 members gain 2 tools`, `1 member loses file_write`."""
         one = len(self.members) == 1
-        said = [
+        parts = [
             f"{verb if one else plural} {_tools(names)}"
             for verb, plural, names in (("gains", "gain", self.won), ("loses", "lose", self.lost))
             if names
         ]
-        return f"{number_of(len(self.members), 'member')} {' and '.join(said)}"
+        return f"{number_of(len(self.members), 'member')} {' and '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -254,10 +254,10 @@ class Grouped:
     @property
     def sentence(self) -> str:
         """Sentence such as `4 members gain 2 tools, 1 member loses file_write, 3 more gain or lose others`."""
-        said = [group.sentence for group in self.groups[:GROUPS_TOLD]]
-        rest = self.others + sum(len(group.members) for group in self.groups[GROUPS_TOLD:])
-        said += [f"{rest:,} more gain or lose others"] if rest else []
-        return ", ".join(said) or "No member gains or loses a tool"
+        parts = [group.sentence for group in self.groups[:GROUPS_NAMED]]
+        rest = self.others + sum(len(group.members) for group in self.groups[GROUPS_NAMED:])
+        parts += [f"{rest:,} more gain or lose others"] if rest else []
+        return ", ".join(parts) or "No member gains or loses a tool"
 
 
 def grouped(differences: Mapping[int, Difference], bits: Bits[T], members: Mapping[int, Membership]) -> Grouped:
@@ -280,12 +280,12 @@ def sessions_text(count: int, not_looked_at: int = 0) -> list[str]:
     """Return parts such as `2 live sessions change at their next turn`, `950 more live sessions were not looked at`;
     nothing for none."""
     verb, whose = ("changes", "its") if count == 1 else ("change", "their")
-    said = [f"{number_of(count, 'live session')} {verb} at {whose} next turn"] if count else []
+    parts = [f"{number_of(count, 'live session')} {verb} at {whose} next turn"] if count else []
     if not_looked_at:
-        said.append(
+        parts.append(
             f"{number_of(not_looked_at, 'more live session')} {'was' if not_looked_at == 1 else 'were'} not looked at"
         )
-    return said
+    return parts
 
 
 def some_of(names: Sequence[str], most: int = TOOLS_NAMED) -> str:

@@ -259,13 +259,13 @@ def _agent_change(
 def _override_changes(pairs: Iterable[tuple[AgentTools, AgentTools]], shelf: Shelf) -> list[OverrideChange]:
     """Tools that stay in an agent's reach, under other overrides. Each change once, by name."""
     found = {
-        (shelf.specs[tool].name, said, after.overrides[tool])
+        (shelf.specs[tool].name, overrides, after.overrides[tool])
         for before, after in pairs
-        for tool, said in before.overrides.items()
-        if after.overrides.get(tool, said) != said
+        for tool, overrides in before.overrides.items()
+        if after.overrides.get(tool, overrides) != overrides
     }
-    told_all = [OverrideChange(name, *map(overrides_in_words, values)) for name, *values in found]
-    return sorted(told_all, key=lambda each: (each.tool, each.before, each.after))
+    changes = [OverrideChange(name, *map(overrides_in_words, values)) for name, *values in found]
+    return sorted(changes, key=lambda each: (each.tool, each.before, each.after))
 
 
 # -- Members and sessions ---------------------------------------------------------------------------------------------
@@ -328,11 +328,11 @@ def _of_clients(before: Setup, after: Setup) -> tuple[str, ...]:
         for key, agent in after.agents.items()
         if key in before.agents and before.agents[key].client_approvals != agent.client_approvals
     }
-    told = {
+    sentences = {
         True: "Clients of OpenAI’s API go without the tools of {} that ask a person: Explain lists them.",
         False: "Clients of OpenAI’s API get the tools of {} that ask a person, and are told where to answer.",
     }
-    return tuple(told[is_hidden].format(after.agents[key]) for key, is_hidden in hides.items())
+    return tuple(sentences[is_hidden].format(after.agents[key]) for key, is_hidden in hides.items())
 
 
 def _differences(

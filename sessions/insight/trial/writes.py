@@ -39,7 +39,7 @@ TOO_MANY_OF_ORGANISATION = (
     f"Not run: {MAX_OPEN_OF_ORGANISATION} runs of your organisation have not ended yet. Try again in a moment."
 )
 #: Characters of the arguments that the audit keeps.
-MAX_TOLD = 4_000
+MAX_RECORDED = 4_000
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Trial:
 
 
 def trial_or_404(member: Membership, name: str) -> Trial:
-    """Four queries."""
+    """Return the tool of this name, as the member may try it. Four queries. Raises Http404 where no version of such a
+    tool is in force."""
     tool = Tool.objects.select_related("category").filter(name=name, current_version__isnull=False).first()
     specs = current_specs([tool.current_version_id]) if tool and tool.current_version_id else []
     if tool is None or not specs:
@@ -76,7 +77,7 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
     if isinstance(arguments, Outcome):
         return arguments
     text = json.dumps(arguments, ensure_ascii=False)
-    told = masked_json(text, secrets_for(spec, actor.pk))
+    masked = masked_json(text, secrets_for(spec, actor.pk))
     with transaction.atomic():
         hold_organisation(actor.organisation_id)
         open_runs = TrialRun.objects.filter(status__in=OPEN_TRIALS)
@@ -92,13 +93,13 @@ def request_trial(trial: Trial, arguments_text: str, *, actor: Membership) -> Tr
             deadline_at=from_now(QUEUE_SECONDS),
             rang_at=Now(),
         )
-        after = {"arguments": storable(told, MAX_TOLD), "effect": spec.effect}
+        after = {"arguments": storable(masked, MAX_RECORDED), "effect": spec.effect}
         record("tool.try", trial.tool, actor=actor, after=after)
         transaction.on_commit(lambda: ring_for_trial(run.public_id))
     return run
 
 
 def trial_run_or_404(member: Membership, name: str, public_id: str) -> TrialRun:
-    """A run of this tool that this member asked for. One query."""
+    """Return a run of this tool that the member asked for. Raises Http404 where there is no such one. One query."""
     runs = TrialRun.objects.select_related("tool_version__tool").filter(membership=member)
     return get_object_or_404(runs, public_id=public_id, tool_version__tool__name=name)

@@ -93,13 +93,13 @@ def raise_definition_limit(blocked: Blocked) -> Iterator[Way]:
     )
 
 
-def _with_rows(blocked: Blocked, is_meant: Callable[[Row], bool], **fields: Any) -> Inputs | None:
+def _with_rows(blocked: Blocked, is_changed: Callable[[Row], bool], **fields: Any) -> Inputs | None:
     """Return the inputs with these facts of some tools; None where the tool would not fit in."""
     if not blocked.inputs.has_room_for(blocked.tool.spec):
         return None
-    keys = frozenset(key for key, row in blocked.inputs.rows.items() if is_meant(row))
+    keys = frozenset(key for key, row in blocked.inputs.rows.items() if is_changed(row))
     return blocked.inputs.changed(
-        keys, row=lambda row: replace(row, spec=replace(row.spec, **fields)) if is_meant(row) else row
+        keys, row=lambda row: replace(row, spec=replace(row.spec, **fields)) if is_changed(row) else row
     )
 
 

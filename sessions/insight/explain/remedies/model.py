@@ -15,7 +15,8 @@ from toolhub.tenants.models import Membership
 
 
 def raise_limit(blocked: Blocked) -> Iterator[Way]:
-    """So many that it fits in behind what comes before it. Of that only what is sent now is looked at, and one more."""
+    """Let the model take so many tools that this one fits in behind those before it. Of these, only what is sent now is
+    looked at, and one more."""
     model, limit = blocked.inputs.agent.model, blocked.inputs.place_of(blocked.tool.spec) + 1
     yield Way(
         f"the model {model.name} takes {limit:,} tools or more",

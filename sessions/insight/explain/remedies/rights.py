@@ -56,12 +56,12 @@ def _allow_in(slug: str, name: str, actor: Membership) -> None:
 def give(blocked: Blocked) -> Iterator[Way]:
     """Give the member a grant."""
     spec, rights, member = blocked.tool.spec, blocked.inputs.permissions.rights, blocked.member
-    said: dict[int, Decision] = {**rights.tool_grants, spec.tool_id: "allow"}
+    grants: dict[int, Decision] = {**rights.tool_grants, spec.tool_id: "allow"}
     if _may_act(member):
         yield Way(
             f"a grant allows it to {member}",
             Page("grant_create", query={"tool": spec.name, "member": member.user.email}),
-            partial(_with_rights, blocked, replace(rights, tool_grants=said)),
+            partial(_with_rights, blocked, replace(rights, tool_grants=grants)),
             lambda actor: give_grant(GrantContent(member.public_id, Effect.ALLOW, tool=spec.name), actor=actor),
         )
 
@@ -91,7 +91,7 @@ def _without(rights: Rights, deny: GrantLine, tool: Reasons) -> Rights:
 
 
 def _decisions(grants: Mapping[int, Decision], key: int | None, allowed: bool) -> dict[int, Decision]:
-    rest: dict[int, Decision] = {each: said for each, said in grants.items() if each != key}
+    rest: dict[int, Decision] = {each: effect for each, effect in grants.items() if each != key}
     return {**rest, key: "allow"} if allowed and key is not None else rest
 
 
