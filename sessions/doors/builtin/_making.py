@@ -84,17 +84,17 @@ def make_tool(asked: Asked, context: ToolContext) -> dict[str, Any]:
         version = save_python_version(tool, category, definition, submit=True, actor=member, agent=agent)
     except ChangeRefused as error:
         raise ToolError(str(error)) from error
-    told: dict[str, Any] = {"tool": name, "version": version.number, "status": version.status}
+    result: dict[str, Any] = {"tool": name, "version": version.number, "status": version.status}
     if version.status == VersionStatus.APPROVED:
-        told["message"] = f"{name} says exactly this already, and is approved: call it by its name."
+        result["message"] = f"{name} says exactly this already, and is approved: call it by its name."
     else:
-        told["message"] = (
+        result["message"] = (
             f"{name} is saved, and waits until somebody else than {member} approves it. "
             "Then it can be called by its name; until then go on without it."
         )
     if tool is not None and tool.current_version is not None and version.status != VersionStatus.APPROVED:
-        told["message"] += f" Version {tool.current_version.number} stays in force until then."
-    return told | ({"doubts": doubts} if doubts else {}) | shown
+        result["message"] += f" Version {tool.current_version.number} stays in force until then."
+    return result | ({"doubts": doubts} if doubts else {}) | shown
 
 
 def _category(name: str) -> Category:

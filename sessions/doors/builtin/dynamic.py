@@ -195,8 +195,10 @@ def place_of(context: ToolContext) -> LoadTarget:
         return LoadTarget(session, agents.get(slug=context.agent))
     of_turn = {"is_unattended": F("turns__is_unattended"), "client_tools": F("turns__client_request__tools")}
     agent = agents.filter(turns=context.turn_id).annotate(**of_turn).get()
-    told = vars(agent)
-    return LoadTarget(session, agent, is_unattended=told["is_unattended"], brings_tools=bool(told["client_tools"]))
+    columns = vars(agent)
+    return LoadTarget(
+        session, agent, is_unattended=columns["is_unattended"], brings_tools=bool(columns["client_tools"])
+    )
 
 
 def by_model(context: ToolContext) -> By:
@@ -225,7 +227,7 @@ def _found_by_client(context: ToolContext, place: LoadTarget, query: str, max_re
 
 
 def _toolkit(loadable: Loadable) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": loadable.bundle.name,
         "description": loadable.bundle.description,
         "tools": [each.spec.name for each in loadable.tools],
@@ -233,8 +235,8 @@ def _toolkit(loadable: Loadable) -> dict[str, Any]:
         "sticky": loadable.bundle.is_initial,
     }
     if loadable.needs_set_up:
-        told["needs_set_up"] = loadable.needs_set_up
-    return told
+        entry["needs_set_up"] = loadable.needs_set_up
+    return entry
 
 
 def _categories(reading: LoadInputs) -> list[dict[str, Any]]:
@@ -253,15 +255,15 @@ def _found(hit: Hit, agent: Agent, by: By) -> dict[str, Any]:
     where the tools never change, by `call_tool`, which needs its parameters; else by loading what brings it."""
     spec, bundle = hit.candidate.spec, hit.candidate.bundle
     function = spec.definition["function"]
-    told = {"name": spec.name, "description": function["description"], "score": hit.score}
+    entry = {"name": spec.name, "description": function["description"], "score": hit.score}
     if hit.how == How.LOADED:
         when, words = loading.takes_effect(agent, by)
-        return told | {"loaded": True, "takes_effect": when, "message": f"It is loaded, and {words}."}
+        return entry | {"loaded": True, "takes_effect": when, "message": f"It is loaded, and {words}."}
     if hit.how == How.LEFT_OUT:
-        return told | {"comes_with": NEXT_STEP, "message": "Call it then, by its name."}
+        return entry | {"comes_with": NEXT_STEP, "message": "Call it then, by its name."}
     if hit.how == How.CATEGORY:
-        return told | {"category": spec.category, "load_with": LOAD_CATEGORY}
+        return entry | {"category": spec.category, "load_with": LOAD_CATEGORY}
     if agent.loading_mode != LoadingMode.CONSTANT and hit.how != How.CALL:
-        return told | {"toolkit": bundle.name if bundle else ""}
-    told |= {"parameters": function["parameters"], "call_with": CALL_TOOL}
-    return told | ({"instructions": spec.instructions} if spec.instructions else {})
+        return entry | {"toolkit": bundle.name if bundle else ""}
+    entry |= {"parameters": function["parameters"], "call_with": CALL_TOOL}
+    return entry | ({"instructions": spec.instructions} if spec.instructions else {})

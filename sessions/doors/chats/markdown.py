@@ -89,8 +89,8 @@ def _html(text: str) -> SafeString:
 def _open_link(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: dict[str, Any]) -> str:
     token = tokens[index]
     token.attrSet("target", "_blank")
-    said = "".join(inner.content for inner in tokens[index + 1 : _closing(tokens, index)])
-    env.setdefault("hosts", []).append(_host_unless_shown(str(token.attrGet("href") or ""), said))
+    text = "".join(inner.content for inner in tokens[index + 1 : _closing(tokens, index)])
+    env.setdefault("hosts", []).append(_host_unless_shown(str(token.attrGet("href") or ""), text))
     return str(renderer.renderToken(tokens, index, options, env))
 
 
@@ -105,13 +105,13 @@ def _closing(tokens: Sequence[Token], index: int) -> int:
     return next((at for at in range(index, len(tokens)) if tokens[at].type == "link_close"), len(tokens))
 
 
-def _host_unless_shown(href: str, said: str) -> str:
+def _host_unless_shown(href: str, text: str) -> str:
     """The host that a link leads to, unless its text is the address itself."""
     try:
         parts = urlsplit(href)
     except ValueError:
         return ""
-    return "" if said.strip() in (href, parts.netloc) else parts.netloc
+    return "" if text.strip() in (href, parts.netloc) else parts.netloc
 
 
 _markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")

@@ -186,10 +186,10 @@ def session_notices(request: MemberRequest, org: str, session_id: UUID) -> HttpR
     after = request.GET.get("after", "")
     turns = turns_after(session, int(after)) if after.isdecimal() and len(after) < 10 else []
     show_cards(member, turns)
-    said = _notices(session)
-    if not turns and request.GET.get("newest") == said["newest"]:
+    notices = _notices(session)
+    if not turns and request.GET.get("newest") == notices["newest"]:
         return HttpResponse(status=204)
-    context = said | {"session": session, "turns": turns} | rights_in(member, session)
+    context = notices | {"session": session, "turns": turns} | rights_in(member, session)
     return render(request, "sessions/doors/chats/_news.html", context)
 
 

@@ -102,12 +102,12 @@ def call_id_of(value: Any, param: str) -> str:
 
 
 def _call(call: Any, param: str) -> dict[str, Any]:
-    told = object_of(call, param)
-    if told.get("type", "function") != "function":
+    fields = object_of(call, param)
+    if fields.get("type", "function") != "function":
         raise Invalid("Only calls of functions are taken.", f"{param}.type")
-    function = object_of(told.get("function"), f"{param}.function")
+    function = object_of(fields.get("function"), f"{param}.function")
     return tool_call(
-        told.get("id", f"call_{uuid4().hex}"), function.get("name"), function.get("arguments", "{}"), param
+        fields.get("id", f"call_{uuid4().hex}"), function.get("name"), function.get("arguments", "{}"), param
     )
 
 
@@ -157,14 +157,14 @@ def _parameters(body: Json) -> dict[str, Any]:
 
 
 def _format(value: Any) -> dict[str, Any] | None:
-    told = object_of(value, "response_format")
-    kind = told.get("type")
+    wanted = object_of(value, "response_format")
+    kind = wanted.get("type")
     if kind not in ("text", "json_object", "json_schema"):
         raise Invalid("The type must be text, json_object or json_schema.", "response_format.type")
     if kind == "text":
         return None
     if kind == "json_schema":
-        return {"type": kind, "json_schema": object_of(told.get("json_schema"), "response_format.json_schema")}
+        return {"type": kind, "json_schema": object_of(wanted.get("json_schema"), "response_format.json_schema")}
     return {"type": kind}
 
 
@@ -174,8 +174,8 @@ def choice_of(value: Any) -> Any:
         if value not in ("auto", "none", "required"):
             raise Invalid("This must be auto, none, required, or a function.", "tool_choice")
         return value
-    told = object_of(value, "tool_choice")
-    if told.get("type") != "function":
+    choice = object_of(value, "tool_choice")
+    if choice.get("type") != "function":
         raise Invalid("Only the choice of a function is taken.", "tool_choice.type")
-    name = object_of(told.get("function"), "tool_choice.function").get("name")
+    name = object_of(choice.get("function"), "tool_choice.function").get("name")
     return {"type": "function", "function": {"name": text_of(name, "tool_choice.function.name", most=64)}}

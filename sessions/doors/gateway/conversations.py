@@ -143,18 +143,18 @@ def effort_of(value: Any, param: str) -> str:
 
 def tool_of(function: Any, param: str) -> dict[str, Any]:
     """A definition as chat completions have it, of what both protocols call a function. Raises Invalid."""
-    told = object_of(function, param)
-    name = told.get("name")
+    definition = object_of(function, param)
+    name = definition.get("name")
     if not isinstance(name, str) or not TOOL_NAME.match(name):
         raise Invalid("A tool's name is 1 to 64 letters, digits, _ and -.", f"{param}.name")
     found: dict[str, Any] = {"name": name}
-    if told.get("description") is not None:
-        found["description"] = text_of(told["description"], f"{param}.description", most=MAX_DESCRIPTION)
+    if definition.get("description") is not None:
+        found["description"] = text_of(definition["description"], f"{param}.description", most=MAX_DESCRIPTION)
     found["parameters"] = {"type": "object", "properties": {}}
-    if told.get("parameters") is not None:
-        found["parameters"] = object_of(told["parameters"], f"{param}.parameters")
-    if isinstance(told.get("strict"), bool):
-        found["strict"] = told["strict"]
+    if definition.get("parameters") is not None:
+        found["parameters"] = object_of(definition["parameters"], f"{param}.parameters")
+    if isinstance(definition.get("strict"), bool):
+        found["strict"] = definition["strict"]
     return {"type": "function", "function": found}
 
 

@@ -70,7 +70,7 @@ class Invalid(APIException):
     def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
         super().__init__(message, code or "invalid_value")
         self.param = param
-        self.told_code = code
+        self.error_code = code
         self.status_code = status
 
 
@@ -86,15 +86,15 @@ def openai_errors(exception: Exception, context: dict[str, Any]) -> Response | N
     """Return REST framework's response to an exception of a view under /v1/, None for one it does not handle."""
     if isinstance(exception, Invalid):
         message = f"{exception.param}: {exception.detail}" if exception.param else str(exception.detail)
-        body = error_body(exception.status_code, message, exception.told_code, exception.param)
+        body = error_body(exception.status_code, message, exception.error_code, exception.param)
         return Response(body, status=exception.status_code)
     response = error_response(exception, context)
     if response is None:
         return None
-    told = response.data["error"]
+    error = response.data["error"]
     if response.status_code == 401:
-        told["message"] = NO_TOKEN
-    response.data = error_body(response.status_code, told["message"], told["code"], told["field"])
+        error["message"] = NO_TOKEN
+    response.data = error_body(response.status_code, error["message"], error["code"], error["field"])
     return response
 
 

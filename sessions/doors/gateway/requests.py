@@ -220,8 +220,8 @@ def _in_front(wanted: GatewayRequest) -> Sequence[Message]:
 
 def _words(messages: Sequence[Message]) -> list[Words]:
     """Return role and words of each message, without calls and results."""
-    said = ((message["role"], (message["content"] or "").strip()) for message in messages if message["role"] != "tool")
-    return [(role, text) for role, text in said if text]
+    texts = ((message["role"], (message["content"] or "").strip()) for message in messages if message["role"] != "tool")
+    return [(role, text) for role, text in texts if text]
 
 
 def stored_words(session: ChatSession) -> list[Words] | None:
@@ -278,8 +278,8 @@ def _answered(caller: Caller, wanted: GatewayRequest, agent: Agent) -> ChatSessi
         raise Invalid(f"The call {min(set(left) - given)} has no result.", "messages")
     if given - set(left):
         return None
-    told = _results_in_order(left, results)
-    if any(step.result and step.result != told[key] for key, step in left.items()):
+    answers = _results_in_order(left, results)
+    if any(step.result and step.result != answers[key] for key, step in left.items()):
         return None  # answered before, and otherwise
     return turn.session if _keep_results(left, results, agent) else None
 
@@ -330,8 +330,8 @@ def _left(turn: Turn) -> dict[str, Step]:
 
 def _results_in_order(left: Mapping[str, Step], results: Sequence[Message]) -> dict[str, str]:
     """The results by the ids of their calls, in the order of these."""
-    told = {message["tool_call_id"]: message["content"] or EMPTY for message in results}
-    return {key: told[key] for key in left}
+    by_call = {message["tool_call_id"]: message["content"] or EMPTY for message in results}
+    return {key: by_call[key] for key in left}
 
 
 def _keep_results(left: Mapping[str, Step], results: Sequence[Message], agent: Agent) -> bool:

@@ -61,8 +61,8 @@ def read_responses(body: Json) -> GatewayRequest:
 
 def conversation_of(body: Json) -> str:
     """The client's name of its conversation; "" for none. Raises Invalid."""
-    told = body.get("conversation")
-    name = told.get("id") if isinstance(told, Mapping) else told
+    conversation = body.get("conversation")
+    name = conversation.get("id") if isinstance(conversation, Mapping) else conversation
     if name is None:
         return ""
     if body.get("previous_response_id") is not None:
@@ -71,10 +71,10 @@ def conversation_of(body: Json) -> str:
 
 
 def _previous(body: Json) -> UUID | None:
-    told = body.get("previous_response_id")
-    if told is None:
+    previous = body.get("previous_response_id")
+    if previous is None:
         return None
-    found = RESPONSE_ID.match(told) if isinstance(told, str) else None
+    found = RESPONSE_ID.match(previous) if isinstance(previous, str) else None
     if found is None:
         raise Invalid("There is no such response here.", "previous_response_id", "previous_response_not_found", 400)
     return UUID(found["turn"])
@@ -168,10 +168,10 @@ def _format(value: Any) -> dict[str, Any] | None:
     """Return the format as chat completions have it; None for plain text. Raises Invalid."""
     if value is None:
         return None
-    told = object_of(value, "text.format")
-    kind = told.get("type")
+    wanted = object_of(value, "text.format")
+    kind = wanted.get("type")
     if kind not in ("text", "json_object", "json_schema"):
         raise Invalid("The type must be text, json_object or json_schema.", "text.format.type")
     if kind == "json_schema":
-        return {"type": kind, "json_schema": {name: each for name, each in told.items() if name != "type"}}
+        return {"type": kind, "json_schema": {name: each for name, each in wanted.items() if name != "type"}}
     return {"type": kind} if kind == "json_object" else None

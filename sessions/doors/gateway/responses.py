@@ -65,8 +65,8 @@ class ResponseTelling(Telling):
         yield self._event(f"response.{response['status']}", response=response)
 
     def failure(self, error: Mapping[str, Any]) -> Iterator[str]:
-        told = {"code": error["error"]["code"] or "server_error", "message": error["error"]["message"]}
-        response = {**self._response("failed", []), "error": told}
+        details = {"code": error["error"]["code"] or "server_error", "message": error["error"]["message"]}
+        response = {**self._response("failed", []), "error": details}
         yield self._event("response.failed", response=response)
 
     def body(self, outcome: Outcome, text: str) -> dict[str, Any]:

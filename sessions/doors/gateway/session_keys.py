@@ -40,8 +40,8 @@ def session_key(request: HttpRequest, body: Mapping[str, Any]) -> str:
         if OF_VENDOR.match(name) and value.strip():
             return named(value.strip())
     metadata = body.get("metadata")
-    told = metadata.get("session_id") if isinstance(metadata, Mapping) else None
-    return named(told.strip()) if isinstance(told, str) and told.strip() else ""
+    session_id = metadata.get("session_id") if isinstance(metadata, Mapping) else None
+    return named(session_id.strip()) if isinstance(session_id, str) and session_id.strip() else ""
 
 
 def named(value: str) -> str:

@@ -133,23 +133,23 @@ async def _followed(
     where its user has opened the page. None where another request has had the result."""
     turn_id, opens_pages, readers = taken.turn.pk, _opens_pages(context), open_readers()
     reader = Reader(caller.member.pk, taken.turn.session_id, token_id=caller.token.pk)
-    told, until = 0.0, time.monotonic() + (PATIENCE if has_come_back else 0.0)
+    progress, until = 0.0, time.monotonic() + (PATIENCE if has_come_back else 0.0)
     with readers.reading(reader):
         async with aclosing(watch(turn_id, caller.organisation_id)) as events:  # type: ignore[type-var]
             async for event in events:
                 if await readers.must_ask(reader) and not await caller.run(partial(usable, [caller.token.pk])):
                     await caller.run(partial(stop_call, caller, turn_id))
                     return failed("Stopped: this token may not be used any more.")
-                is_told = isinstance(event, Event) and event.type in WAITS_FOR_PERSON
-                if (is_told or event is None) and time.monotonic() >= until:
+                waits_for_person = isinstance(event, Event) and event.type in WAITS_FOR_PERSON
+                if (waits_for_person or event is None) and time.monotonic() >= until:
                     waiting = await caller.run(partial(waiting_result, caller, taken.turn, opens_pages=opens_pages))
                     if waiting is not None:
                         return waiting
                 if not isinstance(event, Event):
                     continue
                 if (line := _progress_line(event)) is not None:
-                    told = max(told + 1, float(event.payload.get("seconds", 0)))
-                    await context.session.report_progress(told, message=line)
+                    progress = max(progress + 1, float(event.payload.get("seconds", 0)))
+                    await context.session.report_progress(progress, message=line)
     if not await caller.run(partial(hand_over, turn_id)) and taken.was_left:
         return None
     return await caller.run(partial(result_of, caller, turn_id))

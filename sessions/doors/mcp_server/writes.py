@@ -73,8 +73,8 @@ def begin_call(caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> Ta
 
 def digest_of(caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> str:
     """Hash of a call at the caller's address: equal for two calls with the same tool and arguments."""
-    told = json.dumps([caller.address.name, name, arguments], sort_keys=True)
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps([caller.address.name, name, arguments], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def left_calls(caller: McpCaller) -> QuerySet[Turn]:
@@ -115,7 +115,8 @@ def resumed_call(caller: McpCaller, turn_id: str, name: str, arguments: Mapping[
 
 def session_of(caller: McpCaller) -> ChatSession:
     """The session that this token's calls at this address belong to; another one after a day without any. What one of
-    them brought in from outside counts for the next one, and `read_result` reads in the results of all of them."""
+    them brought in from outside counts for the next one, and `read_result` reads in the results of all of them. Raises
+    RuntimeError where others kept changing it at the same time."""
     key = f"mcp:{caller.address.name}"
     for _ in range(TRIES):
         known = ClientSession.objects.filter(token=caller.token, key=key).select_related("session").first()

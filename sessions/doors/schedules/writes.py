@@ -59,6 +59,7 @@ def may_edit(member: Membership, schedule: Schedule) -> bool:
 
 
 def check_may_edit(member: Membership, schedule: Schedule) -> None:
+    """Raise PermissionDenied unless the member may edit it and switch it on."""
     if not may_edit(member, schedule):
         raise PermissionDenied("Only its member edits a schedule: its turns act with that member's rights.")
 
@@ -224,7 +225,7 @@ def visible_schedules(member: Membership) -> QuerySet[Schedule]:
 
 
 def schedule_or_404(member: Membership, public_id: UUID) -> Schedule:
-    """Somebody else's looks like a missing one. One query, or two."""
+    """Return the schedule with this id. Raises Http404 where the member sees none. One query, or two."""
     schedule = visible_schedules(member).filter(public_id=public_id).first()
     if schedule is None:
         raise Http404("No such schedule.")
