@@ -37,8 +37,12 @@ class ActiveTools:
 def compute_definitions(
     session: ChatSession, member: Membership | None = None, agent: Agent | None = None, message: str = ""
 ) -> ActiveTools:
-    """Queries as `select_tools`. `member` is the session's own, and need not be said; for anybody else there is a
-    ValueError. `agent` is the session's first where none is given. Without a message: all that one may bring."""
+    """Return the tools that the next turn of the session would carry for this message; without one, all that it may
+    bring.
+
+    `agent` is the session's first where none is given. `member` is the session's own, and may be left out; raises
+    ValueError for any other. Queries as `select_tools`.
+    """
     if member is not None and member.pk != session.membership_id:
         raise ValueError("A session's tools are those of its own member.")
     selection = selection_preview(session, agent, message)
@@ -51,7 +55,8 @@ def compute_definitions(
 
 
 def get_active_tool_definitions(session: ChatSession, member: Membership | None = None) -> list[dict[str, Any]]:
-    """ChatCompletionTool objects."""
+    """Return the definitions of the tools that the session's next turn would carry, in OpenAI's form. Raises and
+    queries as `compute_definitions`."""
     return compute_definitions(session, member).defs
 
 

@@ -95,8 +95,8 @@ def read_setup(agents: Collection[int]) -> Setup:
             allowed[agent][kit] = replace(known, category_ids=known.category_ids | {category})
     kits: dict[int, dict[int, tuple[int, Overrides]]] = {kit: {} for bundles in allowed.values() for kit in bundles}
     listed = ToolkitTool.objects.filter(toolkit__in=kits).order_by("position", "tool__name")
-    for kit, tool, *said in listed.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars", "knobs"):
-        kits[kit][tool] = (len(kits[kit]) + 1, overrides_of(*said))
+    for kit, tool, *overrides in listed.values_list("toolkit_id", "tool_id", "timeout", "max_result_chars", "knobs"):
+        kits[kit][tool] = (len(kits[kit]) + 1, overrides_of(*overrides))
     found = {each.pk: each for each in Agent.objects.for_display().filter(pk__in=agents)}
     return Setup(found, own, deferred, allowed, kits, read_policies())
 

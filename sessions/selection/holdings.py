@@ -73,10 +73,11 @@ _configured: Memory[list[Any]] = Memory(256)
 def holdings_of(
     session: ChatSession, agent: Agent, *, during: Turn | None = None, at: int | None = None, has_loads: bool = True
 ) -> Holdings:
-    """One query. `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over.
+    """Return what the agent may load, and what it has loaded, in the session. One query.
 
-    `at` a registry version of the organisation, what the agent may load is read once, in a query of its own; and
-    where the session is known to have no loads (`has_loads`), they are not read.
+    `during` a turn, what it unloaded itself still counts: an unload shows when the turn is over. `at` a registry
+    version of the organisation, what the agent may load is read once, in a query of its own; and where the session is
+    known to have no loads (`has_loads`), they are not read.
     """
     if at is None:
         rows: Iterable[Any] = _allowed(agent).union(_deferred(agent), _loaded(session, agent, during), all=True)

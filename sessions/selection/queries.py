@@ -294,11 +294,11 @@ def useless_loads(
     """Return this agent's loads of whose tools its member may use none any more, with the reason. An empty toolkit is
     harmless, and stays."""
     forbidden = {each.tool for each in verdicts if each.stage in ("role", "grants") and not each.kept}
-    brought: dict[Any, list[bool]] = {}
+    forbidden_by_bundle: dict[Any, list[bool]] = {}
     for each in candidates:
-        brought.setdefault(each.bundle, []).append(each.spec.name in forbidden)
+        forbidden_by_bundle.setdefault(each.bundle, []).append(each.spec.name in forbidden)
     return [
         (load, UnloadReason.NOT_PERMITTED)
         for load in holdings.loads
-        if may_fall(load, agent) and not load.bundle.is_initial and all(brought.get(load.bundle, [False]))
+        if may_fall(load, agent) and not load.bundle.is_initial and all(forbidden_by_bundle.get(load.bundle, [False]))
     ]

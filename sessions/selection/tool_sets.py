@@ -29,22 +29,22 @@ def keep_tool_set(
     client of the gateway brought; made the first time. One or two queries, none where this process knows it, as it does
     unless the client's are long."""
     version_ids = [tool.version_id for tool in selection.tools]
-    brought = [dict(tool) for tool in client_tools]
-    of_client = [canonical_json(tool) for tool in brought]
+    definitions = [dict(tool) for tool in client_tools]
+    of_client = [canonical_json(tool) for tool in definitions]
     searched = [
         [each.name, each.description, [tool.version_id for tool in each.tools]] for each in selection.namespaces
     ]
     rendered = [sha256_hex(tool.rendered) if tool.rendered else "" for tool in selection.all_sent]
     as_rendered = ["rendered", *rendered] if any(rendered) else []
     beside = [
-        each for each in (selection.overrides, _other_encoding(selection), brought, searched, as_rendered) if each
+        each for each in (selection.overrides, _other_encoding(selection), definitions, searched, as_rendered) if each
     ]
     key = sha256_hex(canonical_json([version_ids, *beside] if beside else version_ids))
     found = Found.HERE
 
     def stored() -> ToolSet:
         nonlocal found
-        tool_set, found = _stored(selection, organisation_id, key, brought, of_client)
+        tool_set, found = _stored(selection, organisation_id, key, definitions, of_client)
         return tool_set
 
     if sum(map(len, of_client)) > MOST_KEPT:
@@ -86,7 +86,7 @@ def _stored(
     selection: Selection,
     organisation_id: int,
     key: str,
-    brought: Sequence[Mapping[str, Any]],
+    definitions: Sequence[Mapping[str, Any]],
     of_client: Sequence[str],
 ) -> tuple[ToolSet, Found]:
     version_ids, overrides = [tool.version_id for tool in selection.tools], selection.overrides
@@ -99,7 +99,7 @@ def _stored(
             "sha256": sha256_hex(wire),
             "wire": wire,
             "tokens": selection.tokens + sum(count_tokens(text, selection.encoding) for text in of_client),
-            "client_tools": [name_of(tool) for tool in brought],
+            "client_tools": [name_of(tool) for tool in definitions],
             "version_ids": version_ids,
             "searched_ids": [tool.version_id for tool in selection.searched_tools],
             "overrides": overrides,
@@ -129,11 +129,11 @@ _verdicts: Memory[VerdictSet] = Memory(64)
 
 def keep_verdicts(verdicts: Sequence[Verdict], organisation_id: int) -> VerdictSet:
     """The stored row of these verdicts; made the first time. One or two queries, none where this process knows it."""
-    told = [{"tool": each.tool, "stage": each.stage, "kept": each.kept, "reason": each.reason} for each in verdicts]
-    key = sha256_hex(canonical_json(told))
+    content = [{"tool": each.tool, "stage": each.stage, "kept": each.kept, "reason": each.reason} for each in verdicts]
+    key = sha256_hex(canonical_json(content))
 
     def stored() -> VerdictSet:
-        verdict_set: VerdictSet = _in_use(VerdictSet, organisation_id, key, {"verdicts": told})[0]
+        verdict_set: VerdictSet = _in_use(VerdictSet, organisation_id, key, {"verdicts": content})[0]
         return verdict_set
 
     return _verdicts.get((organisation_id, key, _hour()), stored)

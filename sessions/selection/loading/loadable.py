@@ -162,7 +162,8 @@ class LoadInputs:
 
 
 def read_place(place: LoadTarget, *more: Bundle) -> LoadInputs:
-    """Queries as `select_tools`. `more` is looked at too, as if it could be loaded."""
+    """Read what is loaded and could be loaded at this place; each of `more` is looked at too, as if it could be loaded.
+    Queries as `select_tools`."""
     permissions, at = permissions_at_version(place.session.membership_id)
     holdings = holdings_of(place.session, place.agent, at=at)
     policies = policies_for(permissions, at)

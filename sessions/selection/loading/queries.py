@@ -50,8 +50,8 @@ def sentence_of(result: LoadResult) -> str:
     for side in ("existing", "candidate"):
         if side in result.more:
             overrides = result.more[side]["overrides"]
-            said = ", ".join(f"{name} {value:g}" for name, value in overrides.items()) or "no overrides"
-            parts.append(f"{result.more[side]['from']}: {said}.")
+            text = ", ".join(f"{name} {value:g}" for name, value in overrides.items()) or "no overrides"
+            parts.append(f"{result.more[side]['from']}: {text}.")
     if result.status == "scope_incompatible":
         parts.append(f"They are {_listed(result.more['tools'])}.")
     if result.more.get("allowed"):
@@ -127,7 +127,8 @@ class NoSuchPart(Exception):
 def loads_of(
     session: ChatSession, agent: Agent, categories: Iterable[Bundle] = (), *, part: LoadablePart = FIRST_PART
 ) -> Loads:
-    """Queries as `select_tools`. `agent` comes with its model and provider at hand. Raises NoSuchPart."""
+    """Return the agent's loads in the session, and a part of what it could load, with the `categories` among that.
+    `agent` comes with its model and provider at hand. Raises NoSuchPart. Queries as `select_tools`."""
     place, more = LoadTarget(session, agent), tuple(categories)
     permissions, at = permissions_at_version(session.membership_id)
     holdings = holdings_of(session, agent, at=at)
@@ -230,7 +231,8 @@ class Around:
 
 
 def around(session: ChatSession, agent: Agent, member: Membership) -> Around:
-    """One query, for the page that already takes eleven."""
+    """Return the agents and categories that the session's page offers this member, and who loaded what by hand. One
+    query, for the page that already takes eleven."""
     kind = {name: Value(name, output_field=CharField()) for name in ("agent", "used", "category", "load")}
     empty = Value("", output_field=CharField())
     agents = Agent.objects.offered_to(member).filter(is_enabled=True).order_by()
@@ -260,7 +262,7 @@ def around(session: ChatSession, agent: Agent, member: Membership) -> Around:
 
 
 def history_of(session: ChatSession) -> QuerySet[LoadedToolkit]:
-    """Every load of the session that is or was, with who, when and by which call; in no order yet."""
+    """Query every load of the session, now or before, with who, when and by which call; in no order yet."""
     heavy = [
         f"{step}__{name}"
         for step in ("loaded_in", "unloaded_in")
@@ -277,5 +279,5 @@ def history_of(session: ChatSession) -> QuerySet[LoadedToolkit]:
 
 
 def history_page(session: ChatSession, *, after: str = "", before: str = "") -> Page[LoadedToolkit]:
-    """Newest first. One query."""
+    """Return a page of the session's loads, now and before, the newest first. One query."""
     return Keyset(history_of(session), ("-pk",)).page(after, before)

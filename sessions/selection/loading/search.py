@@ -49,8 +49,8 @@ class Hit:
 
 
 def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID | None) -> list[Hit]:
-    """The best matches first, at most `max_results`. Three queries and those of `search_names`; three more in a turn,
-    one for who may load whole categories."""
+    """Return the tools at this place that match best, at most `max_results`. Three queries and those of `search_names`;
+    three more in a turn, one for who may load whole categories."""
     reading = read_place(place)
     to_search = () if reading.searches else reading.to_search
     found = {each.spec.name: (each, How.LOAD) for each in to_search}
@@ -64,7 +64,7 @@ def search_place(place: LoadTarget, query: str, max_results: int, turn_id: UUID 
 
 
 def search_offered(candidates: Sequence[Candidate], query: str, max_results: int) -> list[Hit]:
-    """The best matches among these first, at most `max_results`; each is had by `call_tool`. The queries of
+    """Return those of the candidates that match best, at most `max_results`; each is had by `call_tool`. The queries of
     `search_names`."""
     found = {each.spec.name: each for each in candidates}
     ranked = _ranked(query, found)[:max_results]
@@ -77,8 +77,8 @@ def _ranked(query: str, candidates: Mapping[str, Candidate]) -> list[str]:
     names = [name for name in search_names(query, near=True) if name in candidates]
     bundles = {each.bundle.name for each in candidates.values() if each.bundle}
     words = set(words_of(query))
-    meant = {name for name in bundles if words.intersection(words_of(name))}
-    named = {name for name, each in candidates.items() if each.bundle and each.bundle.name in meant}
+    matching = {name for name in bundles if words.intersection(words_of(name))}
+    named = {name for name, each in candidates.items() if each.bundle and each.bundle.name in matching}
     return [*names, *sorted(named.difference(names))]
 
 

@@ -70,8 +70,8 @@ def session_share(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
     shares = form.cleaned_data["shares"] == "1"
     loading.share_loads(session, shares, actor=member)
     session.refresh_from_db(fields=["shares_loads", "load_count"])
-    said = "What one agent loads is there for the others too." if shares else "Each agent has only its own loads."
-    return _done(request, member, LoadTarget(session, form.agent_of(session)), said)
+    message = "What one agent loads is there for the others too." if shares else "Each agent has only its own loads."
+    return _done(request, member, LoadTarget(session, form.agent_of(session)), message)
 
 
 @require_GET
@@ -89,7 +89,8 @@ def session_loads(request: MemberRequest, org: str, session_id: UUID) -> HttpRes
 
 
 def agent_or_404(member: Membership, session: ChatSession, slug: str) -> Agent:
-    """One that the member sees, with its model and provider at hand. One query, none for the session's first."""
+    """Return the agent with this slug, or for "" the session's first, with its model and provider at hand. Raises
+    Http404 for one that the member does not see. One query, none for the session's first."""
     if slug in ("", session.agent.slug):
         return session.agent
     agents = Agent.objects.seen_by(member).select_related("model__provider").defer("model__provider__api_key")
@@ -113,11 +114,11 @@ def _answer(request: MemberRequest, member: Membership, place: LoadTarget, resul
     return _done(request, member, place, sentence_of(result))
 
 
-def _done(request: MemberRequest, member: Membership, place: LoadTarget, said: str) -> HttpResponse:
+def _done(request: MemberRequest, member: Membership, place: LoadTarget, message: str) -> HttpResponse:
     """The panel with what was done; without script, back to where the panel was."""
     if request.htmx:
-        return _panel(request, member, place.session, place.agent, said=said)
-    messages.success(request, said)
+        return _panel(request, member, place.session, place.agent, message=message)
+    messages.success(request, message)
     if place.agent.pk == place.session.agent_id:
         return redirect("session_detail", member.organisation.slug, place.session.pk)
     panel = reverse("session_toolkits", args=[member.organisation.slug, place.session.pk])
@@ -130,11 +131,11 @@ def _panel(
     session: ChatSession,
     agent: Agent,
     *,
-    said: str = "",
+    message: str = "",
     problem: str = "",
     q: str = "",
 ) -> HttpResponse:
-    context = panel_of(member, session, agent, q=q) | {"said": said, "problem": problem}
+    context = panel_of(member, session, agent, q=q) | {"said": message, "problem": problem}
     template = (
         "sessions/selection/loading/_loads_swapped.html" if request.htmx else "sessions/selection/loading/loads.html"
     )
