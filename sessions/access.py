@@ -37,7 +37,8 @@ def visible_to(member: Membership, session: str = "") -> Q:
 
 
 def kept_sessions_of(member: Membership) -> QuerySet[ChatSession]:
-    """The member's own that nobody deleted, without those that agents opened, or that a client's one request made."""
+    """Query the member's own sessions that nobody deleted, without those that agents opened, or that a client's one
+    request made."""
     return ChatSession.objects.filter(KEPT, membership=member, parent_turn=None, is_throwaway=False)
 
 
@@ -61,15 +62,16 @@ def session_or_404(member: Membership, session_id: UUID) -> ChatSession:
 
 
 def own_session(session: ChatSession) -> ChatSession:
-    """The member's own session, above any that agents opened below it. A query or two for each level."""
+    """Return the session that the member opened: this one, or the one at the top, where an agent opened this one by
+    delegation. A query or two for each level."""
     while session.parent_turn is not None:
         session = session.parent_turn.session
     return session
 
 
 def may_write(member: Membership, session: ChatSession) -> bool:
-    """A turn acts with the rights of its session's member, so nobody else writes into it; and into one that an agent
-    opened, nobody does."""
+    """Return whether the member may write into the session: its own member alone, with whose rights its turns act, and
+    nobody into one that an agent opened."""
     is_own = session.membership_id == member.pk and session.parent_turn_id is None
     return is_own and member.has_access(Access.MEMBER)
 
@@ -88,7 +90,8 @@ def may_stop(member: Membership, owner_id: int) -> bool:
 
 
 def may_change_loads(member: Membership, session: ChatSession) -> bool:
-    """A member loads into own sessions; into another's whoever holds the right `sessions`."""
+    """Return whether the member may load and unload in the session: its own member may, and whoever has the right
+    `sessions`."""
     if session.membership_id == member.pk:
         return member.has_access(Access.MEMBER)
     return member.has_right(Right.SESSIONS)
@@ -116,7 +119,8 @@ def rights_in(member: Membership, session: ChatSession) -> dict[str, bool]:
 
 
 def check_may_touch(request: Request, member: Membership, owner_id: int) -> None:
-    """A token for chatting changes what is its own member's; for another's it takes one for administration."""
+    """Raise PermissionDenied where a request changes what is another member's, with a token that is not one for
+    administration."""
     token = request.auth
     if owner_id != member.pk and isinstance(token, ApiToken) and Scope.MANAGE not in token.scopes:
         raise PermissionDenied(f"This token lacks the scope {Scope.MANAGE.value}.")
@@ -153,7 +157,7 @@ _FACTS = (
 
 
 def member_may_not_chat(prefix: str = "membership__") -> Q:
-    """Rows whose member was removed, may not sign in, or is a viewer."""
+    """Build the condition for rows whose member was removed, may not sign in, or is a viewer."""
     return (
         Q(**{f"{prefix}ended_at__isnull": False})
         | Q(**{f"{prefix}user__is_active": False})
@@ -162,7 +166,8 @@ def member_may_not_chat(prefix: str = "membership__") -> Q:
 
 
 def turn_may_not_go_on() -> Q:
-    """Turns whose member may not chat any more, or whose agent is switched off or not offered to the member."""
+    """Build the condition for turns whose member may not chat any more, or whose agent is switched off or not offered
+    to the member."""
     return member_may_not_chat() | Q(agent__is_enabled=False) | ~_is_offered()
 
 

@@ -214,7 +214,7 @@ def lines_of(budgets: Sequence[Budget], organisation: Organisation) -> list[Budg
 
 
 def running_spans(budgets: Iterable[Budget], time_zone: str) -> dict[int, Span]:
-    """The running windows of those that have one, by key."""
+    """Return the running window of each budget that has one, by the budget's key."""
     now = timezone.now()
     return {each.pk: window_of(terms_of(each), time_zone, now) for each in budgets if has_meter(each)}
 
@@ -312,7 +312,7 @@ def periods_of_budget(budget: Budget) -> QuerySet[BudgetPeriod]:
 
 
 def periods_page(member: Membership, budget: Budget, *, after: str = "", before: str = "") -> Page[PeriodLine]:
-    """The newest window first. Two queries at most."""
+    """Return a page of the budget's windows, the newest first. Two queries at most."""
     page = Keyset(periods_of_budget(budget), ("-starts_at", "-pk")).page(after, before)
     return Page(period_lines(member, budget, page.rows), page.after, page.before)
 
@@ -384,14 +384,14 @@ def budgets_binding(member: Membership) -> list[Binding]:
     """The enabled budgets that this member's turns count on, by name. Six queries at most."""
     roles = RoleMembership.objects.filter(membership=member).values("role")
     seen = Agent.objects.seen_by(member, Right.BUDGETS).order_by().values("pk")
-    meant = (
+    binding = (
         Q(scope=BudgetScope.ORGANISATION)
         | Q(Q(agent=None) | Q(agent__in=seen), scope=BudgetScope.AGENT)
         | Q(scope=BudgetScope.ROLE, role__in=roles)
         | Q(Q(membership=None) | Q(membership=member), scope=BudgetScope.MEMBER)
         | Q(Q(session=None) | Q(session__membership=member), scope=BudgetScope.SESSION)
     )
-    budgets = list(shown_budgets().filter(meant, is_enabled=True).order_by("name"))
+    budgets = list(shown_budgets().filter(binding, is_enabled=True).order_by("name"))
     spans, running = running_spans(budgets, member.organisation.time_zone), turns_running(budgets)
     mine = Q(key="") | Q(key=f"member:{member.pk}") | Q(key__startswith="agent:")
     kept: dict[int, list[BudgetPeriod]] = {}
@@ -422,7 +422,7 @@ def _binding(budget: Budget, span: Span | None, lines: list[PeriodLine], running
 
 
 def zone_shown(organisation: Organisation, moment: datetime | None) -> str:
-    """A moment in the organisation's time zone, with the zone's name."""
+    """Return the moment in words, in the organisation's time zone, with the zone's name; "" for None."""
     if moment is None:
         return ""
     local = moment.astimezone(zone_named(organisation.time_zone))

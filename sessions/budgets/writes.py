@@ -153,14 +153,15 @@ def update_budget(budget: Budget, content: BudgetContent, *, actor: Membership) 
 
 
 def switch_budget(budget: Budget, is_enabled: bool, *, actor: Membership) -> Budget:
-    """Off: it neither counts nor stops. On again in the same window, it goes on with what was spent of that until
-    then."""
+    """Switch the budget on or off. Off, it neither counts nor stops anything; on again in the same window, it goes on
+    with what was spent until then. Raises as `update_budget` does."""
     return update_budget(budget, replace(budget_content(budget), is_enabled=is_enabled), actor=actor)
 
 
 @configuration_write("name")
 def delete_budget(budget: Budget, *, actor: Membership) -> None:
-    """Delete the budget with what is on record of its windows; usage by the hour stays."""
+    """Delete the budget with what is on record of its windows; usage by the hour stays. Raises PermissionDenied
+    without the right `budgets`, and ChangeForbidden for the budget of a member of higher access."""
     require(actor, Right.BUDGETS)
     _check_rank(budget, actor)
     record("budget.delete", budget, actor=actor, before=_recorded(budget))
@@ -201,7 +202,8 @@ def reset_period(period: BudgetPeriod, *, actor: Membership) -> BudgetPeriod:
 
 @configuration_write("amount")
 def top_up_period(period: BudgetPeriod, amount: int, *, actor: Membership) -> BudgetPeriod:
-    """So much more in this window alone. Raises ChangeRefused as `reset_period` does, and for more than fits."""
+    """Add the amount to the limit of this window alone. Raises ChangeRefused as `reset_period` does, and for more than
+    fits."""
     budget = _of_open(period, actor)
     check_amount(amount, budget.measure, "amount")
     row = BudgetPeriod.objects.filter(pk=period.pk)
@@ -239,7 +241,7 @@ def _window(period: BudgetPeriod) -> dict[str, str]:
 
 @configuration_write("time_zone")
 def set_spending_rules(time_zone: str, *, counts_unpriced_as_free: bool, actor: Membership) -> Organisation:
-    """The time zone in which windows begin, and whether a model without a price costs nothing. Running windows keep
+    """Set the time zone in which windows begin, and whether a model without a price costs nothing. Running windows keep
     what was spent, and end by the new zone. Raises ChangeRefused."""
     require(actor, Right.BUDGETS)
     organisation = Organisation.objects.get(pk=actor.organisation_id)

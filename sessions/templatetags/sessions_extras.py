@@ -244,14 +244,14 @@ def awaited(turn: Turn) -> str:
 
 
 @dataclass(frozen=True)
-class Told:
+class Notice:
     """Beginning of a sentence about an event; the reason stands behind."""
 
     event: str
     begins: str
 
 
-ADDED_ANEW = Told("tools_declared_anew", "All tools were sent anew, and the provider’s cache begins anew with them")
+ADDED_ANEW = Notice("tools_declared_anew", "All tools were sent anew, and the provider’s cache begins anew with them")
 WHY_ANEW = {
     "model": "another model took over",
     "changed": "one of them was changed",
@@ -260,7 +260,7 @@ WHY_ANEW = {
     "withdrawn": "some that were sent before may not be used any more",
     "history_cut": "older messages do not fit any more, and tools stood among them",
 }
-NOT_ADDED = Told("native_unavailable", "What is loaded is sent with all tools, and not added to the conversation")
+NOT_ADDED = Notice("native_unavailable", "What is loaded is sent with all tools, and not added to the conversation")
 WHY_NOT_ADDED = {
     "dialect": "the model is not called with Responses",
     "provider": "the provider is not known to take that",
@@ -269,7 +269,7 @@ WHY_NOT_ADDED = {
 }
 
 
-NOT_SEARCHED = Told("search_unavailable", "The agent loads tools itself, and the provider does not search them")
+NOT_SEARCHED = Notice("search_unavailable", "The agent loads tools itself, and the provider does not search them")
 WHY_NOT_SEARCHED = {
     "dialect": "the model is not called with Responses",
     "provider": "the provider is not known to do that",
@@ -325,12 +325,12 @@ def turn_notices(turn: Turn) -> list[str]:
     for payload in (getattr(turn, "tools_too_large", None), getattr(turn, "tools_over_budget", None)):
         reasons_of = payload.get("tools") if isinstance(payload, dict) else None
         lines += [f"{name} is not sent: {reason}." for name, reason in (reasons_of or {}).items()]
-    for told, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED), (NOT_SEARCHED, WHY_NOT_SEARCHED)):
-        payload = getattr(turn, told.event, None)
-        if told is not ADDED_ANEW and not _has_new_tools(turn):
+    for notice, reasons in ((ADDED_ANEW, WHY_ANEW), (NOT_ADDED, WHY_NOT_ADDED), (NOT_SEARCHED, WHY_NOT_SEARCHED)):
+        payload = getattr(turn, notice.event, None)
+        if notice is not ADDED_ANEW and not _has_new_tools(turn):
             continue
         if isinstance(payload, dict) and payload.get("because") in reasons:
-            lines.append(f"{told.begins}: {reasons[payload['because']]}.")
+            lines.append(f"{notice.begins}: {reasons[payload['because']]}.")
     return lines + _hook_lines(turn, "hook_warning")
 
 
@@ -392,7 +392,7 @@ class RoundBar:
 
 @register.filter
 def round_bar(step: Step, turn: Turn) -> RoundBar | None:
-    """None for a model call of which no tokens are known."""
+    """Return the bar of what a model call sent; None where none of its tokens are known."""
     widest = max((_sent_and_saved(each) for each in turn.steps.all() if each.kind == StepKind.MODEL), default=0)
     if not widest or not _sent_and_saved(step):
         return None

@@ -200,14 +200,14 @@ def add_note(claim: Claim, text: str) -> Step:
     return step
 
 
-def add_tools(claim: Claim, told: Mapping[str, Any], **fields: Any) -> Step:
+def add_tools(claim: Claim, payload: Mapping[str, Any], **fields: Any) -> Step:
     """Store tools that are added to the conversation as the turn's next step, with its event, in one transaction;
-    `told` is the event's content beside the step."""
+    `payload` is the event's content beside the step."""
     with transaction.atomic():
         turn = fence(claim, _DONE_AT_ONCE)
         step = new_step(claim, index=turn["last_step"], kind=StepKind.TOOLS, status=StepStatus.DONE, **fields)
         insert_steps([step])
-        add_event(claim, turn, "tools_added", {"step": step.index, **told})
+        add_event(claim, turn, "tools_added", {"step": step.index, **payload})
     return step
 
 
@@ -433,10 +433,10 @@ def finish(
         "error_message": storable(error_message),
     }
     end |= {"cut_by": cut_by, "retry_after": retry_after}
-    said = {"error_code": error_code} if error_code else {}
+    payload = {"error_code": error_code} if error_code else {}
     with transaction.atomic():
         hold(claim.parent_id)
-        events: list[tuple[str, Mapping[str, Any]]] = [(str(status), said)]
+        events: list[tuple[str, Mapping[str, Any]]] = [(str(status), payload)]
         if reply is None:
             turn = fence(claim, _ENDED, **end)
             warnings = []

@@ -49,7 +49,7 @@ def new_step(claim: Claim, **fields: Any) -> Step:
 
 
 def insert_steps(steps: Sequence[Step]) -> None:
-    """One query for each `STEPS_AT_ONCE`."""
+    """Insert the steps, and give each its key. One query for each `STEPS_AT_ONCE`."""
     for begin in range(0, len(steps), STEPS_AT_ONCE):
         batch = steps[begin : begin + STEPS_AT_ONCE]
         rows = ({name: getattr(step, column) for name, column in COLUMNS.items()} for step in batch)

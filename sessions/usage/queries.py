@@ -146,8 +146,8 @@ def rows_of(member: Membership, grouping: Grouping, starts_at: datetime, ends_at
 def usage_in(
     member: Membership, grouping: Grouping, span: Range, measure: str, drawn: Sequence[str] | None = None
 ) -> Usage:
-    """Four queries. The largest groups are those with most of `measure`, a column of the sums, or tokens. By period
-    only the columns of `drawn` are summed, or all without it."""
+    """Return the usage in a range that the member may see, with the groups that have most of `measure`, a column of the
+    sums, or tokens. By period only the columns of `drawn` are summed, or all without it. Four queries."""
     rows = rows_of(member, grouping, span.starts_at, span.ends_at)
     groups = largest_groups(_of_largest(rows, grouping, measure), grouping, measure)
     series, by_period = _by_period(rows, grouping, span, groups[:SERIES_SHOWN], drawn)
@@ -257,7 +257,7 @@ def counted_from() -> datetime | None:
 
 
 def slugs_of(keys: Iterable[int]) -> dict[int, str]:
-    """The agents that are still there. One query."""
+    """Return the slugs of those of the agents that are still there, by key. One query."""
     return dict(Agent.objects.filter(pk__in=list(keys)).values_list("pk", "slug"))
 
 

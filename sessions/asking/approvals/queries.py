@@ -112,8 +112,9 @@ def answerable_of(member: Membership, approvals: Sequence[Approval]) -> list[App
 
 
 def approvals_seen_by(member: Membership) -> QuerySet[Approval]:
-    """The member's own; with the right `approvals` those of everybody in the categories that it reaches; with the right
-    `sessions` all. Of sessions that nobody deleted. A delegated right costs one query."""
+    """Query the approvals that the member may see: the member's own; with the right `approvals` those of everybody in
+    the categories that it reaches; with the right `sessions` all. None of deleted sessions. A delegated right costs one
+    query."""
     approvals = with_all_shown(Approval.objects.filter(session__deleted_at=None))
     reach = member.reach(Right.APPROVALS)
     if reach.covers(EVERY_CATEGORY) or member.has_right(Right.SESSIONS):
@@ -125,7 +126,8 @@ def approvals_seen_by(member: Membership) -> QuerySet[Approval]:
 
 
 def approvals_page(member: Membership, *, status: str = "", after: str = "", before: str = "") -> Page[Approval]:
-    """The newest first, of one status or of all. One query, one more for a delegated right."""
+    """Return a page of the approvals that the member may see, of one status or of all, the newest first. One query, one
+    more for a delegated right."""
     approvals = approvals_seen_by(member)
     if status:
         approvals = approvals.filter(status=status)
@@ -142,7 +144,7 @@ def history_page(member: Membership, *, status: str = "", after: str = "", befor
 
 
 def approval_or_404(member: Membership, approval_id: UUID) -> Approval:
-    """One that this member may see; another looks like a missing one."""
+    """Return the approval with this id. Raises Http404 where the member may not see it, as for one that is missing."""
     approval = approvals_seen_by(member).filter(public_id=approval_id).first()
     if approval is None:
         raise Http404("No such approval.")
@@ -165,7 +167,8 @@ def waiting_in_session(session: ChatSession) -> QuerySet[Approval]:
 
 
 def consents_seen_by(member: Membership) -> QuerySet[Consent]:
-    """The member's own; with the right `approvals` those of everybody in the categories that it reaches."""
+    """Query the consents that the member may see: the member's own; with the right `approvals` those of everybody in
+    the categories that it reaches."""
     consents = Consent.objects.select_related(
         "membership__user", "tool__category", "tool_version", "session", "approval", "granted_by__user", "revoked_by"
     )

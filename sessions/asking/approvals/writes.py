@@ -44,7 +44,8 @@ def approve(approval: Approval, *, actor: Membership, note: str = "", only_once:
 
     Where it is asked for the first time in a session (`allows_consent`), later calls of the same version of the tool
     are not asked for again in the session, unless `only_once`: that is kept as a consent, listed and revocable.
-    Conflict `not_whole` where the arguments are too long to be read.
+    Raises PermissionDenied for who may not answer, and Conflict where it cannot be answered any more, or `not_whole`
+    where the arguments are too long to be read.
     """
     _check_may(approval, actor)
     if not is_whole(approval):
@@ -62,7 +63,8 @@ def approve_with_consent(
     """Approve the call, and remember that: for the session, and with `until` for the member's other sessions too, up to
     that moment.
 
-    Conflict `no_consent` where each call is to be asked for.
+    Raises as `approve` does; Conflict `no_consent` where each call is to be asked for; and ChangeRefused for a moment
+    that is past or too far off.
     """
     _check_may(approval, actor)
     if not approval.allows_consent:
@@ -80,14 +82,21 @@ def approve_with_consent(
 @transaction.atomic
 def deny(approval: Approval, *, actor: Membership, proposal: str = "", note: str = "") -> Approval:
     """Keep the call from running. The model reads the denial, with the person's name, and the proposal; only people
-    read the note."""
+    read the note.
+
+    Raises PermissionDenied for who may not answer, Conflict where it cannot be answered any more or not in this way,
+    and ChangeRefused for a text that is too long.
+    """
     _answer(approval, ApprovalStatus.DENIED, actor, note=note, proposal=_text("proposal", proposal, MAX_PROPOSAL))
     return approval
 
 
 @transaction.atomic
 def respond(approval: Approval, *, actor: Membership, response: str, note: str = "") -> Approval:
-    """Answer a question, or a call in the tool's place: the text is the result that the model reads. No tool runs."""
+    """Answer a question, or a call in the tool's place: the text is the result that the model reads. No tool runs.
+
+    Raises ChangeRefused for a text that is empty or too long, and PermissionDenied and Conflict as `deny` does.
+    """
     if not response.strip():
         raise ChangeRefused("response", "Write an answer.")
     text = _text("response", response, MAX_RESPONSE)
@@ -125,8 +134,11 @@ def answer(approval: Approval, *, actor: Membership, action: str, content: Mappi
 
 @transaction.atomic
 def revoke_consent(consent: Consent, *, actor: Membership) -> Consent:
-    """Ask again from now on. By the member whose consent it is, and by whoever holds the right `approvals` for the
-    tool's category. A second time changes nothing."""
+    """End the consent: later calls are asked for again. A second time changes nothing.
+
+    Raises PermissionDenied unless the consent is the actor's own, or the actor has the right `approvals` for the tool's
+    category.
+    """
     is_own = consent.membership_id == actor.pk
     if is_tool_run.get() or not (is_own or actor.has_right(Right.APPROVALS, consent.tool.category.name)):
         raise PermissionDenied("A consent is revoked by its member, or with the admin right approvals.")
