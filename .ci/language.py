@@ -18,8 +18,6 @@ OPENINGS = re.compile(r"(What|Whose|Whom|The same|Here|Of|By which)\b")
 NAMES = re.compile(r"(^|_)(told|said|meant)(_|$)")
 #: A variable is named by a noun of the field: text, message, expected.
 VARIABLES = {"told", "said", "says", "saying", "sayings", "meant", "whens", "unsaid", "brought"}
-#: Folders whose variables and refusals are not checked yet.
-UNCHECKED = {"sessions"}
 #: Functions that refuse a call: who calls one of them may be refused, as by a `raise` of its own.
 REFUSALS = re.compile(r"require|check_rank|check_right|\w+_or_404")
 #: Classes that a framework looks for by this name.
@@ -34,7 +32,7 @@ def problems(folders: list[Path]) -> Iterator[str]:
     classes: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in sorted(file for folder in folders for file in folder.rglob("*.py") if "migrations" not in file.parts):
         tree = ast.parse(path.read_text())
-        for line, sentence in (*of_docstrings(tree), *of_names(tree, path), *of_refusals(tree, path)):
+        for line, sentence in (*of_docstrings(tree), *of_names(tree), *of_refusals(tree, path)):
             yield f"{path}:{line}: {sentence}"
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name not in FRAMEWORK:
@@ -53,16 +51,15 @@ def of_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield getattr(node, "lineno", 1), f"the docstring opens with “{opening[1]}”: name its subject first"
 
 
-def of_names(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
+def of_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield functions and variables whose names are riddles; each variable once a line."""
-    checks_variables = not UNCHECKED.intersection(path.parts)
     seen: set[tuple[int, str]] = set()
     for node in ast.walk(tree):
         if isinstance(node, Function) and NAMES.search(node.name):
             yield node.lineno, f"name {node.name} after what it returns or does"
         name = bound_name(node).strip("_")
         line: int = getattr(node, "lineno", 1)
-        if checks_variables and name in VARIABLES and (line, name) not in seen:
+        if name in VARIABLES and (line, name) not in seen:
             seen.add((line, name))
             yield line, f"name the variable {name} by a noun, such as text, message or expected"
 
@@ -78,7 +75,7 @@ def bound_name(node: ast.AST) -> str:
 
 def of_refusals(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
     """Yield public functions of `writes.py`, or of a folder `writes`, that refuse and do not say so."""
-    if "writes" not in (path.stem, path.parent.name) or UNCHECKED.intersection(path.parts):
+    if "writes" not in (path.stem, path.parent.name):
         return
     for node in tree.body:
         is_public = isinstance(node, Function) and not node.name.startswith("_")
