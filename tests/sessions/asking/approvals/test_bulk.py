@@ -44,7 +44,11 @@ def asked(session: ChatSession, arguments: Any = None, *, tool: str = "calculato
 
 
 def approved(session: ChatSession, arguments: Any = None, **fields: Any) -> Approval:
-    decided = {"status": ApprovalStatus.APPROVED, "decided_by": session.membership, "decided_at": timezone.now()}
+    decided: dict[str, Any] = {
+        "status": ApprovalStatus.APPROVED,
+        "decided_by": session.membership,
+        "decided_at": timezone.now(),
+    }
     return asked(session, arguments, **decided, **fields)
 
 

@@ -141,7 +141,7 @@ def add_steps(turn: Turn) -> None:
 
 
 def test_the_work_of_a_turn_with_an_answer_is_folded_to_one_line(as_bob: Client, session: ChatSession) -> None:
-    usage = {"rounds": 2, "input_tokens": 2310, "output_tokens": 118, "cost": 2_700_000}
+    usage: dict[str, Any] = {"rounds": 2, "input_tokens": 2310, "output_tokens": 118, "cost": 2_700_000}
     turn = make_turn(session, status=TurnStatus.DONE, answer="Yes.", **usage)
     add_steps(turn)
 
