@@ -299,7 +299,7 @@ def test_a_tool_takes_the_same_queries_for_one_and_three_versions(
             make_agent(acme, slug=f"agent-{number}")
             update_tool(tool, Definition(tool.name, f"Text {number}", {"type": "object"}), actor=alice)
 
-    with django_assert_num_queries(19):
+    with django_assert_num_queries(16):
         as_bob.get(f"{TOOLS}{tool}/")
 
 

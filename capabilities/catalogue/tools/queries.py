@@ -12,7 +12,7 @@ from django.db.models.functions import Left
 from django.http import Http404
 
 from capabilities.catalogue.tools.search import found_page
-from capabilities.choosing.pipeline.bringing import Way, toolkit_lines, ways_between
+from capabilities.choosing.pipeline.bringing import toolkit_lines
 from capabilities.choosing.pipeline.candidates import candidates_for
 from capabilities.choosing.pipeline.tool_index import search_names
 from capabilities.common.picker import SHOWN, Fields, Group, Picker, Search, shown_and_kept
@@ -27,7 +27,6 @@ from capabilities.models import (
     VersionStatus,
 )
 from capabilities.running.services.writes import is_ready, tool_scope
-from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.keyset import PAGE, Page
 
 #: Versions of a tool that its page lists, newest first.
@@ -46,24 +45,32 @@ Row = TypeVar("Row", bound=Named)
 
 @dataclass(frozen=True)
 class CatalogueNumbers:
-    """Number of tools in all, switched on and not set up yet, and the tokens of sending every one that is on."""
+    """Number of tools in all, switched on and not set up yet, the tokens of sending every one that is on, and the
+    categories that have tools, by title."""
 
     tools: int
     enabled: int
     tokens: int
     not_ready: int
+    categories: Sequence[Group]
 
 
 def catalogue_numbers() -> CatalogueNumbers:
     """Count the catalogue's tools and tokens. One query."""
     on = Q(is_enabled=True)
-    row = Tool.objects.annotate(is_ready=is_ready()).aggregate(
+    by_category = Tool.objects.annotate(is_ready=is_ready()).order_by().values("category__name", "category__title")
+    rows = by_category.annotate(
         tools=Count("pk"),
         enabled=Count("pk", filter=on),
         tokens=Sum("current_version__tokens", filter=on),
         not_ready=Count("pk", filter=Q(is_ready=False)),
     )
-    return CatalogueNumbers(row["tools"], row["enabled"], row["tokens"] or 0, row["not_ready"])
+    found = list(rows.order_by("category__title", "category__name"))
+    tools, enabled, tokens, not_ready = (
+        sum(row[name] or 0 for row in found) for name in ("tools", "enabled", "tokens", "not_ready")
+    )
+    categories = [Group(row["category__name"], row["category__title"], row["tools"]) for row in found]
+    return CatalogueNumbers(tools, enabled, tokens, not_ready, categories)
 
 
 def tools_page(
@@ -133,17 +140,14 @@ def shown_tool_or_404(name: str) -> Tool:
 
 @dataclass(frozen=True)
 class ToolPage:
-    """One tool with its current version whole, its versions' short facts, and the agents that bring it."""
+    """One tool with its current version whole, and its versions' short facts."""
 
     tool: Tool
     versions: Sequence[ToolVersion]
-    #: The agents that have or can load it, by name, and how it comes to each.
-    agents: Sequence[tuple[Agent, Way]]
 
 
-def tool_page_or_404(name: str, member: Membership) -> ToolPage:
-    """Return the page of a tool with the agents that the member sees. Seven queries. Raises Http404 where there is none
-    of this name."""
+def tool_page_or_404(name: str) -> ToolPage:
+    """Return the page of a tool. Two queries. Raises Http404 where there is none of this name."""
     tools = Tool.objects.select_related(
         "category",
         "current_version__created_by__user",
@@ -163,15 +167,7 @@ def tool_page_or_404(name: str, member: Membership) -> ToolPage:
         .defer("wire", "parameters", "description", "implementation", "instructions", "made_by_agent__prompt")
         .order_by("-number")[:VERSIONS_SHOWN]
     )
-    return ToolPage(tool, list(versions), agents_with(tool, member))
-
-
-def agents_with(tool: Tool, member: Membership) -> list[tuple[Agent, Way]]:
-    """Return the agents that the member sees and that have the tool or can load it, by name, and how each has it. Five
-    queries."""
-    agents = list(Agent.objects.seen_by(member).defer("prompt").order_by("name", "pk"))
-    ways = ways_between(agents, [tool])
-    return [(agent, ways[agent.pk, tool.pk]) for agent in agents if (agent.pk, tool.pk) in ways]
+    return ToolPage(tool, list(versions))
 
 
 def tools_found(search: Search, *, without: Collection[str] = ()) -> Page[Tool]:

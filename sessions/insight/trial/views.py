@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.http import HttpResponse
@@ -12,19 +12,19 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.agents.agents.queries import agent_or_404
-from capabilities.catalogue.categories.queries import categories
 from capabilities.catalogue.tools.bulk.kept import kept_form
 from capabilities.catalogue.tools.forms import CatalogueFilter
 from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_or_404, tools_page
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.catalogue.tools.views import mark_tool
 from capabilities.choosing.pipeline.permissions import may_use_nothing
+from capabilities.common.picker import Group
 from sessions.doors.chats.queries import CALLS_COUNTED, by_last_call, calls_by_version, calls_of_tool
 from sessions.insight.trial.forms import TrialForm
 from sessions.insight.trial.writes import Trial, request_trial, trial_or_404, trial_run_or_404
 from sessions.models import TrialRun
 from sessions.usage.queries import sees_all
-from sessions.usage.tool_uses import ToolUse, uses_of
+from sessions.usage.tool_uses import ToolUse, uses_of, week_of_tool
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Right
 from toolhub.tenants.pages import signed_in
@@ -45,7 +45,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
     agent = agent_or_404(chosen["agent"], member) if chosen["agent"] else None
     order = {"tokens": by_tokens(), "used": by_last_call(member)}.get(chosen["sort"])
     count = COUNTED.get(chosen["sort"]) if sees_all(member) else None
-    numbers = {key: count(use) for key, use in uses_of(member, now).items()} if count else None
+    uses = uses_of(member, now) if count else {}
     page = tools_page(
         q=chosen["q"],
         category=chosen["category"],
@@ -53,18 +53,20 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         kind=chosen["kind"],
         agent=agent,
         order=order,
-        numbers=numbers,
+        numbers={key: count(use) for key, use in uses.items()} if count else None,
         **address.place,
     )
     reach = member.reach(Right.CATALOGUE)
-    uses = uses_of(member, now, [tool.pk for tool in page.rows])
+    if not count:
+        uses = uses_of(member, now, [tool.pk for tool in page.rows])
     for tool in page.rows:
         mark_tool(tool, may_switch=reach.covers(tool.category.name))
         tool.use = uses.get(tool.pk, ToolUse())  # type: ignore[attr-defined]
+    numbers = catalogue_numbers()
     context = {
-        "numbers": catalogue_numbers(),
+        "numbers": numbers,
         **address.context(page),
-        "categories": categories(),
+        "categories": _choices(numbers.categories, chosen["category"]),
         "agent": agent,
         "states": address.fields["state"].choices,  # type: ignore[attr-defined]
         "kinds": address.fields["kind"].choices,  # type: ignore[attr-defined]
@@ -85,13 +87,20 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
     return render(request, "capabilities/catalogue/tool_list.html", context)
 
 
+def _choices(found: Sequence[Group], chosen: str) -> Sequence[Group]:
+    """Return the categories to choose from: those with tools, and the chosen one."""
+    return found if not chosen or chosen in {each.name for each in found} else [*found, Group(chosen, chosen, 0)]
+
+
 @require_GET
 @signed_in
 def tool_calls(request: MemberRequest, org: str, name: str) -> HttpResponse:
-    """The last calls that this member may see: own ones, or everybody's with the right `sessions`."""
+    """The tool's week for who sees the usage of tools, and the last calls that this member may see: own ones, or
+    everybody's with the right `sessions`. Four queries of its own at most."""
     member = member_or_404(request)
     tool = shown_tool_or_404(name)
-    context = {"tool": tool, "calls": calls_of_tool(member, tool.name)}
+    week = week_of_tool(member, timezone.now(), tool.pk)
+    context = {"tool": tool, "week": week, "calls": calls_of_tool(member, tool.name)}
     template = "sessions/insight/trial/_tool_calls.html" if request.htmx else "sessions/insight/trial/tool_calls.html"
     return render(request, template, context)
 

@@ -219,15 +219,18 @@ def test_one_click_stops_it_though_others_lose_it(
     assert Tool.objects.get().off_message == ""
 
 
-def test_a_row_has_its_stop(tool: Tool, alice: Membership, client: Client) -> None:
+def test_a_row_leads_to_the_ways_to_stop_it(tool: Tool, alice: Membership, client: Client) -> None:
     client.force_login(alice.user)
+    ways = 'href="/o/acme/tools/uuid/#off"'
 
-    page = client.get("/o/acme/tools/").content.decode()
+    row = client.get("/o/acme/tools/").content.decode()
+    page = client.get("/o/acme/tools/uuid/").content.decode()
     answer = client.post("/o/acme/tools/uuid/switch/", {"enabled": "0", "now": "1"}, headers={"HX-Request": "true"})
 
-    assert 'aria-label="Stop uuid now"' in page
+    assert (ways in row, "btn-outline-danger" in row) == (True, False)
+    assert ('id="off"' in page, 'name="now" value="1"' in page, "Stop now" in page) == (True, True, True)
     assert 'aria-checked="false"' in answer.content.decode()
-    assert 'aria-label="Stop uuid now"' not in answer.content.decode()
+    assert ways not in answer.content.decode()
 
 
 def test_the_list_says_why_a_tool_is_off(tool: Tool, alice: Membership, client: Client) -> None:

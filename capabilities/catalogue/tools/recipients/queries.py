@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from capabilities.choosing.pipeline.bringing import ways_between
+from capabilities.choosing.pipeline.bringing import Way, ways_between
 from capabilities.models import Agent, Tool
 from toolhub.tenants.models import Membership
 
@@ -19,9 +19,17 @@ class Holder:
     """An agent with some of the tools."""
 
     agent: Agent
-    #: Number of them that it has or can load, and of these that a session begins with.
-    count: int
-    from_start: int
+    #: Way by which each of those that it has or can load comes to it.
+    ways: Sequence[Way]
+
+    @property
+    def count(self) -> int:
+        return len(self.ways)
+
+    @property
+    def from_start(self) -> int:
+        """Number of them that a session begins with."""
+        return sum(way.is_from_start for way in self.ways)
 
 
 @dataclass(frozen=True)
@@ -52,10 +60,11 @@ def holders_of(tools: Sequence[Tool], member: Membership | None = None) -> Holde
     agents = list(Agent.objects.defer("prompt").order_by("name", "pk"))
     ways = ways_between(agents, tools)
     with_way = {tool for _, tool in ways}
-    counts = Counter(agent for agent, _ in ways)
-    at_start = Counter(agent for (agent, _), way in ways.items() if way.is_from_start)
-    seen = set(Agent.objects.seen_by(member).values_list("pk", flat=True)) if member is not None else set(counts)
-    holders = [Holder(each, counts[each.pk], at_start[each.pk]) for each in agents if each.pk in {*counts} & seen]
+    of_agent: dict[int, list[Way]] = defaultdict(list)
+    for (agent, _), way in ways.items():
+        of_agent[agent].append(way)
+    seen = set(Agent.objects.seen_by(member).values_list("pk", flat=True)) if member is not None else set(of_agent)
+    holders = [Holder(each, of_agent[each.pk]) for each in agents if each.pk in {*of_agent} & seen]
     # What was listed with one agent on purpose says more than what an agent with every tool has anyway.
     holders.sort(key=lambda each: (each.agent.has_every_tool, -each.from_start, -each.count, each.agent.name))
     return Holders(len(tools), holders, [tool.name for tool in tools if tool.pk not in with_way])
