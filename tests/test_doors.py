@@ -110,7 +110,7 @@ ROOMS = {
     "capabilities": {
         "contract common": (),
         "models": (),
-        "running": ("egress registry", "sandbox", "mcp_client services", "credentials push", "kinds"),
+        "running": ("egress registry records", "sandbox", "mcp_client services", "credentials push", "kinds"),
         "language_models": ("", "providers", "prices"),
         "choosing": ("routing", "pipeline"),
         "access": (
@@ -120,9 +120,9 @@ ROOMS = {
             "requests members",
         ),
         "catalogue": ("", "categories", "tools versions http_tools python_tools", "imports", "servers"),
-        "assistant": ("models", "records", "builtin", "apps"),
         "agents": ("", "hooks runtime_config toolkits", "agents", "sharing"),
         "starter": (),
+        "assistant": ("models", "records", "builtin", "apps"),
         "api apps audit_targets management urls wiring": (),
     },
     "sessions": {

@@ -21,7 +21,6 @@ from django.utils import timezone
 from capabilities.agents.hooks.writes import HookContent, create_hook
 from capabilities.agents.runtime_config.writes import LayerOf, set_runtime_config
 from capabilities.assistant.models import AgentNote, GroceryItem
-from capabilities.assistant.records.kind import Kind
 from capabilities.assistant.records.kinds import kind_named, kinds
 from capabilities.catalogue.tools.writes import Definition, update_tool
 from capabilities.models import (
@@ -55,6 +54,7 @@ from capabilities.models import (
     ToolRefusal,
     ToolTestCase,
 )
+from capabilities.running.records.kind import Kind
 from sessions.models import (
     Approval,
     Budget,

@@ -9,8 +9,8 @@ from django.db.models import Count, Q, QuerySet
 from pydantic import Field
 
 from capabilities.assistant.models import Task
-from capabilities.assistant.records.own import own_rows
 from capabilities.contract.context import ToolContext
+from capabilities.running.records.own import own_rows
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -9,12 +9,12 @@ from django.db.models.functions import Concat, Length
 from pydantic import Field
 
 from capabilities.assistant.models import Journal, JournalEntry
-from capabilities.assistant.records.dates import parse_date
-from capabilities.assistant.records.names import folded, key_of, words_of
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL, listing
 from capabilities.assistant.records.writes.journals import ENTRY_TEXT, ENTRY_TITLE, change_entry, create_entry
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.dates import parse_date
+from capabilities.running.records.names import folded, key_of, words_of
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL, listing
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

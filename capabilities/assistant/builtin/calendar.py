@@ -14,10 +14,6 @@ from pydantic import Field
 from capabilities.assistant.builtin._lib.occurrences import Occurrence, events_between, occurrences
 from capabilities.assistant.models import CalendarEvent
 from capabilities.assistant.records.feeds import has_feed, make_feed, remove_feed
-from capabilities.assistant.records.moments import parse_clock, parse_when, zone_named
-from capabilities.assistant.records.names import holds_all, words_of
-from capabilities.assistant.records.own import own_rows, remove_row
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.calendar import (
     NOTES,
     PLACE,
@@ -29,6 +25,10 @@ from capabilities.assistant.records.writes.calendar import (
     whole_days,
 )
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.moments import parse_clock, parse_when, zone_named
+from capabilities.running.records.names import holds_all, words_of
+from capabilities.running.records.own import own_rows, remove_row
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -10,10 +10,10 @@ from django.db.models.functions import Concat
 from pydantic import Field
 
 from capabilities.assistant.models import Message
-from capabilities.assistant.records.names import one_line
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL, create_numbered
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import one_line
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL, create_numbered
 from capabilities.running.registry import CategorySpec, tool
 from toolhub.tenants.models import Membership
 

@@ -15,9 +15,9 @@ from pydantic import Field
 from capabilities.assistant.builtin._lib import workspace
 from capabilities.assistant.builtin._lib.page_cache import keep_page, kept_page
 from capabilities.assistant.builtin._lib.passages import Passage, best_of
-from capabilities.assistant.records.names import words_of
 from capabilities.common.confined import ConfinedError, run
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import words_of
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -9,10 +9,6 @@ from django.db.models import QuerySet, Sum
 from pydantic import Field
 
 from capabilities.assistant.models import FoodEntry, Recipe
-from capabilities.assistant.records.dates import parse_date
-from capabilities.assistant.records.names import holds_all, key_of, words_of
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.household import (
     FOOD_TEXT,
     INGREDIENTS,
@@ -23,6 +19,10 @@ from capabilities.assistant.records.writes.household import (
     save_recipe,
 )
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.dates import parse_date
+from capabilities.running.records.names import holds_all, key_of, words_of
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

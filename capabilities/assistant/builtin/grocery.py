@@ -10,8 +10,6 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from capabilities.assistant.models import GroceryItem
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.assistant.records.writes.household import (
     UNIT_TEXT,
     buy_groceries,
@@ -20,6 +18,8 @@ from capabilities.assistant.records.writes.household import (
     to_buy,
 )
 from capabilities.contract.context import ToolContext
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -9,9 +9,9 @@ from django.db.models import Q, QuerySet
 from pydantic import Field
 
 from capabilities.assistant.models import Entity, Relation
-from capabilities.assistant.records.names import folded, holds_all, key_of, name_and_key, one_line, words_of
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import folded, holds_all, key_of, name_and_key, one_line, words_of
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

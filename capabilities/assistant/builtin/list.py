@@ -8,11 +8,11 @@ from django.db.models import Count, Q, QuerySet
 from pydantic import Field
 
 from capabilities.assistant.models import ListItem, NamedList
-from capabilities.assistant.records.names import key_of
-from capabilities.assistant.records.own import own_rows, remove_row
-from capabilities.assistant.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.assistant.records.writes.household import ITEM_TEXT, check_list_items, create_list_items
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import key_of
+from capabilities.running.records.own import own_rows, remove_row
+from capabilities.running.records.rows import WITHOUT_NUL, listing, numbered
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -9,11 +9,11 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from capabilities.assistant.models import Place
-from capabilities.assistant.records.names import key_of
-from capabilities.assistant.records.own import own_rows, remove_row
-from capabilities.assistant.records.rows import WITHOUT_NUL, listing
 from capabilities.assistant.records.writes.household import ADDRESS_TEXT, save_place
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import key_of
+from capabilities.running.records.own import own_rows, remove_row
+from capabilities.running.records.rows import WITHOUT_NUL, listing
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

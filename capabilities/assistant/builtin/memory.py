@@ -12,11 +12,11 @@ from pydantic import Field
 
 from capabilities.assistant.builtin._lib.passages import Passage, best_of
 from capabilities.assistant.models import AgentNote, JournalEntry, Memory
-from capabilities.assistant.records.names import words_of
-from capabilities.assistant.records.own import own_rows, remove_row
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.notebook import MEMORY_TEXT, create_memory
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import words_of
+from capabilities.running.records.own import own_rows, remove_row
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -9,11 +9,11 @@ from django.db.models import QuerySet
 from pydantic import Field
 
 from capabilities.assistant.models import Person
-from capabilities.assistant.records.names import folded, holds_all, words_of
-from capabilities.assistant.records.own import own_rows, remove_row
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.people import EMAIL_TEXT, NAME, NOTES, PHONE, change_person, create_person
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.names import folded, holds_all, words_of
+from capabilities.running.records.own import own_rows, remove_row
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from capabilities.assistant.builtin._lib import statistics
 from capabilities.assistant.models import Series, SeriesPoint
-from capabilities.assistant.records.moments import parse_when
-from capabilities.assistant.records.names import key_of, name_and_key
-from capabilities.assistant.records.rows import WITHOUT_NUL, listing
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.moments import parse_when
+from capabilities.running.records.names import key_of, name_and_key
+from capabilities.running.records.rows import WITHOUT_NUL, listing
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -9,10 +9,10 @@ from django.db.models.functions import Concat, Length
 from pydantic import Field
 
 from capabilities.assistant.models import Scratchpad
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.notebook import PAGE_TEXT, write_scratchpad
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

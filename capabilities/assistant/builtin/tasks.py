@@ -8,11 +8,11 @@ from django.db.models import F, QuerySet
 from pydantic import Field
 
 from capabilities.assistant.models import Task
-from capabilities.assistant.records.dates import parse_date
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.assistant.records.writes.notebook import TASK_NOTES, TASK_TITLE, change_task, create_task
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.dates import parse_date
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from capabilities.assistant.builtin._lib.units import convert
-from capabilities.assistant.records.dates import parse_date, shift
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.dates import parse_date, shift
 from capabilities.running.registry import CategorySpec, tool
 
 CATEGORY = CategorySpec(

@@ -16,12 +16,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from capabilities.assistant.records.kind import Kind
 from capabilities.assistant.records.kinds import kind_named, kinds
-from capabilities.assistant.records.own import owner_of, remove_row
-from capabilities.assistant.records.queries import matching, row_or_404, rows_of
 from capabilities.common.api import checked_part
 from capabilities.contract.context import ToolError
+from capabilities.running.records.kind import Kind
+from capabilities.running.records.own import owner_of, remove_row
+from capabilities.running.records.queries import matching, row_or_404, rows_of
 from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.rest.api import api_member, checked, paged, unknown
 from toolhub.tenants.rest.paging import PAGE_PARAMETERS, page

@@ -4,59 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import forms
 from django.utils import timezone
 
 from capabilities.assistant.models import CalendarEvent, Task
-from capabilities.assistant.records.moments import zone_named
-from capabilities.assistant.records.names import NAME_LIMIT
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
 from capabilities.assistant.records.writes.calendar import whole_days
 from capabilities.assistant.records.writes.household import LEAST, MOST
 from capabilities.contract.context import ToolError
+from capabilities.running.records.forms import RecordForm, choice_field, day_field, moment_field, text_field
+from capabilities.running.records.moments import zone_named
+from capabilities.running.records.names import NAME_LIMIT
 
 MEALS = (("", "—"), ("breakfast", "Breakfast"), ("lunch", "Lunch"), ("dinner", "Dinner"), ("snack", "Snack"))
-
-
-def day_field(**more: Any) -> forms.DateField:
-    return forms.DateField(widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}), **more)
-
-
-def moment_field(**more: Any) -> forms.DateTimeField:
-    widget = forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"})
-    return forms.DateTimeField(widget=widget, **more)
-
-
-def text_field(limit: int, rows: int = 4, **more: Any) -> forms.CharField:
-    return forms.CharField(max_length=limit, widget=forms.Textarea(attrs={"rows": rows}), **more)
-
-
-def choice_field(choices: Any, **more: Any) -> forms.ChoiceField:
-    return forms.ChoiceField(choices=choices, **more)
-
-
-class RecordForm(forms.Form):
-    """A row's values, as its write takes them."""
-
-    #: Fields that only a row has that is there already.
-    later: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, *args: Any, is_new: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if is_new:
-            for name in self.later:
-                del self.fields[name]
-
-    @classmethod
-    def initial_of(cls, shown: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that the form begins with, from the row as REST shows it."""
-        return dict(shown)
-
-    def values(self) -> dict[str, Any]:
-        return dict(self.cleaned_data)
 
 
 class TaskForm(RecordForm):

@@ -28,12 +28,10 @@ from capabilities.assistant.models import (
     Task,
 )
 from capabilities.assistant.records import forms, serializers
-from capabilities.assistant.records.kind import Kind, RecordLine, State, Switch
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
+from capabilities.running.records.kind import Kind, RecordLine, State, Switch, day, short
 from toolhub.tenants.provided import ProvidedByKey
 
-#: Characters of a text that a line shows.
-NOTE = 140
 #: Where tasks without a date stand: behind all others.
 NO_DATE = date.max
 
@@ -48,15 +46,6 @@ def kinds() -> Sequence[Kind]:
 
 def kind_named(name: str) -> Kind | None:
     return _OWN_KINDS.get(name) or further_kinds.get(name)
-
-
-def short(text: str) -> str:
-    line = " ".join(text[: 2 * NOTE].split())
-    return line if len(line) <= NOTE else line[: NOTE - 1] + "…"
-
-
-def day(value: date) -> str:
-    return f"{value.day} {value:%b %Y}"
 
 
 # -- Tasks ------------------------------------------------------------------------------------------------------------

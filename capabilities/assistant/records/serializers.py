@@ -7,33 +7,12 @@ from typing import Any
 from rest_framework import serializers
 
 from capabilities.assistant.models import CalendarEvent, Message, Task
-from capabilities.assistant.records.names import NAME_LIMIT
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
 from capabilities.assistant.records.writes.household import LEAST, MOST
+from capabilities.running.records.names import NAME_LIMIT
+from capabilities.running.records.serializers import identity, moment, number, page_text, text
 
 MEALS = ("", "breakfast", "lunch", "dinner", "snack")
-
-
-def identity() -> serializers.UUIDField:
-    return serializers.UUIDField(source="public_id")
-
-
-def number() -> serializers.IntegerField:
-    return serializers.IntegerField(help_text="What tools call it by; counted for each member.")
-
-
-def text(limit: int, **more: Any) -> serializers.CharField:
-    """Text that may be empty."""
-    return serializers.CharField(max_length=limit, allow_blank=True, required=False, **more)
-
-
-def page_text(limit: int, **more: Any) -> serializers.CharField:
-    """Text whose blanks at both ends are kept."""
-    return serializers.CharField(max_length=limit, trim_whitespace=False, **more)
-
-
-def moment(**more: Any) -> serializers.DateTimeField:
-    return serializers.DateTimeField(**more)
 
 
 class TaskIn(serializers.Serializer[Any]):

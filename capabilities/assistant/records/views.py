@@ -13,12 +13,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from capabilities.assistant.records.forms import RecordForm
-from capabilities.assistant.records.kind import Kind, State
 from capabilities.assistant.records.kinds import kind_named, kinds
-from capabilities.assistant.records.own import owner_of, remove_row
-from capabilities.assistant.records.queries import count_rows, matching, row_or_404, rows_of
 from capabilities.contract.context import ToolError
+from capabilities.running.records.forms import RecordForm
+from capabilities.running.records.kind import Kind, State
+from capabilities.running.records.own import owner_of, remove_row
+from capabilities.running.records.queries import count_rows, matching, row_or_404, rows_of
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Access, Membership

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, time, timedelta
 
-from capabilities.assistant.records.moments import parse_when, zone_named
 from capabilities.contract.context import ToolError
+from capabilities.running.records.moments import parse_when, zone_named
 
 AHEAD = re.compile(r"(?:in )?(an?|[0-9]{1,6}) (second|minute|min|hour|day|week)s?")
 SECONDS = {"second": 1, "minute": 60, "min": 60, "hour": 3_600, "day": 86_400, "week": 604_800}

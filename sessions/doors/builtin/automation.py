@@ -8,8 +8,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 from sessions.models import Routine, Turn
 from sessions.turns import accepting, ledger

@@ -10,9 +10,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.common.refused import ChangeRefused
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 from sessions.doors.schedules.writes import ScheduleContent, add_schedule, remove_schedule, switch_schedule
 from sessions.models import Schedule

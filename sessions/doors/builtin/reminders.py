@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from pydantic import Field
 
-from capabilities.assistant.records.own import own_rows
-from capabilities.assistant.records.rows import WITHOUT_NUL
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records.own import own_rows
+from capabilities.running.records.rows import WITHOUT_NUL
 from capabilities.running.registry import CategorySpec, tool
 from sessions.doors.builtin._when import parse_moment
 from sessions.doors.schedules.reminders import REMINDER_TEXT, create_reminder

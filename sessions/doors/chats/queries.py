@@ -15,8 +15,8 @@ from django.db.models.functions import Cast, Coalesce, Left, Length
 from django.db.models.lookups import GreaterThan
 from django.http import Http404
 
-from capabilities.assistant.records.queries import MOST_WORDS, holds_word
 from capabilities.models import Agent, Tool
+from capabilities.running.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
 from sessions.doors.chats.files import share_files
 from sessions.doors.chats.markdown import share_markdown

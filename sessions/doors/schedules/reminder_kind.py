@@ -1,4 +1,4 @@
-"""Reminders among what members keep: how the pages and REST of `capabilities.assistant.records` show and write them."""
+"""Reminders among what members keep: how the pages and REST of the assistant show and write them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from django.db.models import Q
 from django.utils import timezone
 from rest_framework import serializers
 
-from capabilities.assistant.records.forms import RecordForm, moment_field, text_field
-from capabilities.assistant.records.kind import Kind, RecordLine, State
-from capabilities.assistant.records.kinds import day
-from capabilities.assistant.records.serializers import identity, moment, number
+from capabilities.running.records.forms import RecordForm, moment_field, text_field
+from capabilities.running.records.kind import Kind, RecordLine, State, day
+from capabilities.running.records.serializers import identity, moment, number
 from sessions.doors.schedules.reminders import REMINDER_TEXT, change_reminder
 from sessions.models import Reminder
 

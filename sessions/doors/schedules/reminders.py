@@ -8,9 +8,9 @@ from uuid import UUID
 
 from django.db import transaction
 
-from capabilities.assistant.records.own import RecordRefused, own_rows
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.models.numbered import Owner
+from capabilities.running.records.own import RecordRefused, own_rows
+from capabilities.running.records.rows import create_numbered
 from sessions.models import Reminder
 
 #: Reminders that a member may have waiting, and characters of one.

@@ -17,11 +17,11 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.utils import timezone
 
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.common.text import storable
 from capabilities.contract.context import ToolError
 from capabilities.models import Agent
+from capabilities.running.records.rows import create_numbered
 from sessions.doors.schedules.periodic import next_moment
 from sessions.models import Schedule
 from toolhub.tenants.access import check_right

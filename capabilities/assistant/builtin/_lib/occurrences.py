@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 from django.db.models import Q, QuerySet
 
 from capabilities.assistant.models import CalendarEvent
-from capabilities.assistant.records.own import own_rows
 from capabilities.assistant.records.recurrence import starts
 from capabilities.contract.context import ToolContext
+from capabilities.running.records.own import own_rows
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from capabilities.assistant.records.names import folded
+from capabilities.running.records.names import folded
 
 #: Characters shown of a text.
 EXCERPT = 300

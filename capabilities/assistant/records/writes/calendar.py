@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 
 from capabilities.assistant.models import CalendarEvent
-from capabilities.assistant.records.moments import YEARS, zone_named
-from capabilities.assistant.records.names import one_line
-from capabilities.assistant.records.own import RecordRefused, own_rows
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.contract.context import ToolError
 from capabilities.models.numbered import Owner
+from capabilities.running.records.moments import YEARS, zone_named
+from capabilities.running.records.names import one_line
+from capabilities.running.records.own import RecordRefused, own_rows
+from capabilities.running.records.rows import create_numbered
 
 #: Events of one member, and those of them that repeat: each is walked day by day.
 EVENTS = 5_000

@@ -11,11 +11,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
 from capabilities.assistant.models import FoodEntry, GroceryItem, ListItem, NamedList, Place, Recipe
-from capabilities.assistant.records.names import name_and_key, one_line
-from capabilities.assistant.records.own import Naming, RecordRefused, change_named, create_named, named_row, own_rows
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.contract.context import ToolError
 from capabilities.models.numbered import Owner
+from capabilities.running.records.names import name_and_key, one_line
+from capabilities.running.records.own import Naming, RecordRefused, change_named, create_named, named_row, own_rows
+from capabilities.running.records.rows import create_numbered
 
 #: Lists of one member, items of one list, things to buy, recipes, places.
 LISTS = 200

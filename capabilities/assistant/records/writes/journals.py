@@ -8,10 +8,10 @@ from typing import Any
 from django.db import transaction
 
 from capabilities.assistant.models import Journal, JournalEntry
-from capabilities.assistant.records.names import name_and_key
-from capabilities.assistant.records.own import Naming, change_named, create_named, named_row, own_rows
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.models.numbered import Owner
+from capabilities.running.records.names import name_and_key
+from capabilities.running.records.own import Naming, change_named, create_named, named_row, own_rows
+from capabilities.running.records.rows import create_numbered
 
 #: Journals that a member has; characters of an entry's text and title.
 JOURNALS = 500

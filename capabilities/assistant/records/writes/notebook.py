@@ -8,10 +8,10 @@ from typing import Any
 from django.db import transaction
 
 from capabilities.assistant.models import AgentNote, Memory, Scratchpad, Task
-from capabilities.assistant.records.names import one_line
-from capabilities.assistant.records.own import RecordRefused, own_rows
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.models.numbered import Owner
+from capabilities.running.records.names import one_line
+from capabilities.running.records.own import RecordRefused, own_rows
+from capabilities.running.records.rows import create_numbered
 
 #: Characters of a task's title and notes, of a memory, and of a page of notes.
 TASK_TITLE = 500

@@ -9,10 +9,10 @@ from typing import Any
 from django.db import transaction
 
 from capabilities.assistant.models import Person
-from capabilities.assistant.records.names import one_line
-from capabilities.assistant.records.own import RecordRefused, own_rows
-from capabilities.assistant.records.rows import create_numbered
 from capabilities.models.numbered import Owner
+from capabilities.running.records.names import one_line
+from capabilities.running.records.own import RecordRefused, own_rows
+from capabilities.running.records.rows import create_numbered
 
 #: People that a member can keep, so that a search over all of them stays quick.
 PEOPLE = 2_000

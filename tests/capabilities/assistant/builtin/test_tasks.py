@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from capabilities.assistant.models import Task
-from capabilities.assistant.records import rows as _rows
 from capabilities.contract.context import ToolContext, ToolError
+from capabilities.running.records import rows as _rows
 from capabilities.running.registry import registry
 from tests.capabilities.assistant.builtin.conftest import NOW, Call
 from toolhub.tenants.models import Membership, Organisation

@@ -24,8 +24,8 @@ from capabilities.assistant.models import (
     Task,
 )
 from capabilities.assistant.records.kinds import kind_named, kinds
-from capabilities.assistant.records.own import owner_of
 from capabilities.assistant.records.writes.notebook import create_task
+from capabilities.running.records.own import owner_of
 from tests.cast import make_member
 from tests.rest import Rest
 from tests.test_lists import make_record

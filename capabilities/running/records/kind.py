@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from django.db.models import Q, QuerySet
 from rest_framework.serializers import Serializer
 
-from capabilities.assistant.records.forms import RecordForm
+from capabilities.running.records.forms import RecordForm
+
+#: Characters of a text that a line shows.
+NOTE = 140
 
 
 @dataclass(frozen=True)
@@ -89,3 +93,12 @@ class Kind:
 
     def state(self, name: str) -> State | None:
         return next((each for each in self.states if each.name == name), None)
+
+
+def short(text: str) -> str:
+    line = " ".join(text[: 2 * NOTE].split())
+    return line if len(line) <= NOTE else line[: NOTE - 1] + "…"
+
+
+def day(value: date) -> str:
+    return f"{value.day} {value:%b %Y}"

@@ -6,8 +6,8 @@ import re
 from datetime import date, datetime, time
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from capabilities.assistant.records.dates import parse_date
 from capabilities.contract.context import ToolError
+from capabilities.running.records.dates import parse_date
 
 CLOCK = re.compile(r"(?:^|[ T])(?:at )?(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?(am|pm)?$", re.IGNORECASE | re.ASCII)
 #: Further away a time zone cannot be taken off any more, or nobody means it.

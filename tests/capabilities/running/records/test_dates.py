@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capabilities.assistant.records.dates import parse_date
 from capabilities.contract.context import ToolError
+from capabilities.running.records.dates import parse_date
 
 #: A Wednesday.
 TODAY = date(2026, 11, 18)

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from capabilities.assistant.records.moments import parse_clock, parse_when, zone_named
 from capabilities.contract.context import ToolError
+from capabilities.running.records.moments import parse_clock, parse_when, zone_named
 from tests.capabilities.assistant.builtin.conftest import NOW
 
 BERLIN = ZoneInfo("Europe/Berlin")

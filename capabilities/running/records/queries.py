@@ -9,10 +9,10 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
-from capabilities.assistant.records.kind import Kind
-from capabilities.assistant.records.own import own_rows
 from capabilities.common.text import storable
 from capabilities.models.numbered import Owner
+from capabilities.running.records.kind import Kind
+from capabilities.running.records.own import own_rows
 
 ROWS_A_PAGE = 50
 #: Words of a search that count.

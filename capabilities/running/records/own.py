@@ -11,9 +11,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from capabilities.assistant.records.names import name_and_key
 from capabilities.contract.context import ToolError
 from capabilities.models.numbered import NamedRow, Owner
+from capabilities.running.records.names import name_and_key
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.guarded import TenantModel
 
