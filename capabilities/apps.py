@@ -7,8 +7,6 @@ class CapabilitiesConfig(AppConfig):
     def ready(self) -> None:
         from capabilities import wiring  # noqa: PLC0415 -- app ready
         from capabilities.running.egress.guard import warn_of_open_hosts  # noqa: PLC0415 -- app ready
-        from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
 
-        registry.discover("capabilities.assistant.builtin")
         warn_of_open_hosts()
         wiring.provide_all()

@@ -67,6 +67,8 @@ class StarterAgent:
     routing_mode: RoutingMode = RoutingMode.OFF
     #: Tokens that routing fills, where the number of tools alone would give too many.
     routing_tokens: int | None = None
+    #: Made with the personal assistant alone: most of what it does are the assistant's tools.
+    is_assistants: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ STARTER_AGENTS = (
         ),
         routing_mode=RoutingMode.HYBRID,
         routing_tokens=500,
+        is_assistants=True,
     ),
     StarterAgent(
         "starter",
@@ -115,6 +118,7 @@ STARTER_AGENTS = (
         with_core=True,
         categories=("scratchpad", "session", "cron"),
         routing_mode=RoutingMode.HYBRID,
+        is_assistants=True,
     ),
     # The agent of that example, whose `file` and `shell` are called file_read and shell_exec here.
     StarterAgent(
@@ -124,6 +128,7 @@ STARTER_AGENTS = (
         tools=("file_read", "shell_exec"),
         allowed=("devops", "research"),
         initial=("research",),
+        is_assistants=True,
     ),
     StarterAgent("chat", "Chat", "Talks, and uses no tools."),
     StarterAgent(
@@ -147,6 +152,7 @@ STARTER_AGENTS = (
             "notifications",
         ),
         routing_mode=RoutingMode.HYBRID,
+        is_assistants=True,
     ),
     StarterAgent(
         "distill",
@@ -161,8 +167,9 @@ STARTER_AGENTS = (
         categories=("file", "git"),
         tools=("shell_exec",),
         routing_mode=RoutingMode.HYBRID,
+        is_assistants=True,
     ),
-    StarterAgent("research", "Research", "Looks things up on the web.", categories=("web",)),
+    StarterAgent("research", "Research", "Looks things up on the web.", categories=("web",), is_assistants=True),
     StarterAgent(
         "admin",
         "Admin",
@@ -183,16 +190,23 @@ class FirstAdmin:
 
 
 @transaction.atomic
-def create_organisation(name: str, slug: str, admin: FirstAdmin) -> Membership:
-    """A new organisation with everything it needs for its first turn; returns its administrator's membership.
+def create_organisation(name: str, slug: str, admin: FirstAdmin, *, has_assistant: bool | None = None) -> Membership:
+    """A new organisation with everything it needs for its first turn; returns its administrator's membership. It has
+    the personal assistant or not, by the setting TOOLHUB_ASSISTANT where nothing is said.
 
     A user with that e-mail address joins it, and keeps their password; else one is made.
     """
-    organisation = Organisation.objects.create(name=name, slug=slug)
+    has_assistant = settings.TOOLHUB_ASSISTANT if has_assistant is None else has_assistant
+    organisation = Organisation.objects.create(name=name, slug=slug, has_assistant=has_assistant)
     with organisation_scope(organisation):
         user = User.objects.filter(email=admin.email).first() or User.objects.create_user(admin.email, admin.password)
         membership = Membership.objects.create(organisation=organisation, user=user, access=Access.ADMIN)
-        record("organisation.create", membership, actor=None, after={"name": name, "slug": slug})
+        record(
+            "organisation.create",
+            membership,
+            actor=None,
+            after={"name": name, "slug": slug, "has_assistant": has_assistant},
+        )
         install_builtin(organisation)
         _add_roles(organisation, membership)
         provider = Provider.objects.create(organisation=organisation, slug=OFFLINE, name="Offline model")
@@ -300,10 +314,12 @@ def _last_audited(organisation: Organisation, agent: Agent) -> dict[str, Any]:
 
 
 def add_toolkits(organisation: Organisation) -> list[Toolkit]:
-    """The starter toolkits that the organisation never had, each with those of its tools that exist."""
+    """The starter toolkits that the organisation never had, each with those of its tools that exist, if any does."""
     known = _ever_made(organisation, "toolkit.create", "name")
-    known |= set(Toolkit.objects.filter(organisation=organisation).values_list("name", flat=True))
-    return [_add_toolkit(organisation, each) for each in STARTER_TOOLKITS if each.name not in known]
+    known |= set(Toolkit.every.filter(organisation=organisation).values_list("name", flat=True))
+    there = set(Tool.objects.filter(organisation=organisation).values_list("name", flat=True))
+    wanted = [each for each in STARTER_TOOLKITS if each.name not in known and there.intersection(each.tools)]
+    return [_add_toolkit(organisation, each) for each in wanted]
 
 
 def _add_toolkit(organisation: Organisation, wanted: StarterToolkit) -> Toolkit:
@@ -321,8 +337,9 @@ def _ever_made(organisation: Organisation, action: str, field: str) -> set[str]:
 def add_agents(organisation: Organisation, model: LanguageModel) -> list[Agent]:
     """The starter agents that the organisation never had, each with those of its tools and toolkits that exist."""
     known = _ever_made(organisation, "agent.create", "slug")
-    known |= set(Agent.objects.filter(organisation=organisation).values_list("slug", flat=True))
-    return [_add_agent(organisation, model, each) for each in STARTER_AGENTS if each.slug not in known]
+    known |= set(Agent.every.filter(organisation=organisation).values_list("slug", flat=True))
+    offered = [each for each in STARTER_AGENTS if organisation.has_assistant or not each.is_assistants]
+    return [_add_agent(organisation, model, each) for each in offered if each.slug not in known]
 
 
 def _add_agent(organisation: Organisation, model: LanguageModel, wanted: StarterAgent) -> Agent:

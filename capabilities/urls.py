@@ -30,6 +30,7 @@ from capabilities.catalogue.tools.recipients import views as recipients
 from capabilities.catalogue.versions import views as versions
 from capabilities.language_models.prices import views as prices
 from capabilities.language_models.providers import views as providers
+from capabilities.running.assistant import assistants_routes
 from capabilities.running.credentials import views as credentials
 from capabilities.running.push import views as push
 from capabilities.running.services import views as services
@@ -59,8 +60,12 @@ urlpatterns = [
         "published-toolkits/<uuid:publication_id>/import/", publications.publication_import, name="publication_import"
     ),
     path("tool-files/", sharing.tool_file_list, name="tool_file_list"),
-    path("notifications/", push.browser_list, name="browser_list"),
-    path("notifications/<uuid:own_browser>/remove/", push.browser_remove, name="browser_remove"),
+    *assistants_routes(
+        [
+            path("notifications/", push.browser_list, name="browser_list"),
+            path("notifications/<uuid:own_browser>/remove/", push.browser_remove, name="browser_remove"),
+        ]
+    ),
     re_path(TOOL + r"\Z", tools.tool_detail, name="tool_detail"),
     re_path(TOOL + r"members/\Z", tools.tool_members, name="tool_members"),
     re_path(TOOL + r"refusals/(?P<refusal_id>[0-9a-f-]{36})/again/\Z", tools.tool_try_again, name="tool_try_again"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from capabilities import assistant_switch
 from capabilities.access import powers, roles_above
 from capabilities.access.requests import queries as requests
 from capabilities.access.roles import invited
@@ -9,6 +10,7 @@ from capabilities.agents.agents import giving
 from capabilities.agents.runtime_config import writes as runtime_config
 from capabilities.agents.sharing import imported_toolkits, toolkit_files
 from capabilities.agents.sharing import queries as sharing
+from capabilities.assistant.records import feeds
 from capabilities.audit_targets import TARGET_PAGES
 from capabilities.catalogue.categories import queries as categories
 from capabilities.catalogue.imports import definitions, openapi, readers
@@ -21,6 +23,8 @@ from capabilities.catalogue.versions import queries as versions
 from capabilities.models import ImportSource
 from capabilities.running.credentials import writes as credentials
 from toolhub.tenants import authority, menu, targets
+from toolhub.tenants.identity import account
+from toolhub.tenants.organisation import writes as organisation
 from toolhub.tenants.people import invitations
 from toolhub.tenants.people import writes as people
 
@@ -32,6 +36,9 @@ def provide_all() -> None:
     invitations.offered_roles.provide(invited.offered_roles)
     invitations.set_invited_roles.provide(invited.set_invited_roles)
     invitations.give_invited_roles.provide(invited.give_invited_roles)
+    organisation.bring_assistant.provide(assistant_switch.bring_assistant)
+    organisation.set_assistant_aside.provide(assistant_switch.set_assistant_aside)
+    account.end_calendar_address.provide(feeds.remove_feed)
     people.category_names.provide(categories.category_names)
     people.forget_accounts.provide(credentials.forget_accounts)
     menu.waiting_counts.provide(

@@ -14,16 +14,19 @@ from capabilities.common import dry_run as routes
 from capabilities.common import registry_version
 from sessions.asking.approvals import queries as approvals
 from sessions.audit_targets import TARGET_PAGES
+from sessions.budgets import writes as budgets
 from sessions.doors.schedules.reminder_kind import REMINDERS
 from sessions.insight.previews import dry_run, offers, roles
 from sessions.selection import starts
 from sessions.turns import bell
 from toolhub.tenants import menu, targets
+from toolhub.tenants.organisation import writes as organisation
 
 
 def provide_all() -> None:
     """Called once, when the apps are ready."""
     menu.waiting_counts.provide({"approval_list": approvals.approvals_notice})
+    organisation.set_time_zone.provide(budgets.set_time_zone)
     targets.target_pages.provide(TARGET_PAGES)
     kinds.further_kinds.provide({REMINDERS.name: REMINDERS})
     registry_version.announce_registry.provide(bell.announce_registry)

@@ -91,6 +91,7 @@ from sessions.models import Budget, BudgetPeriod
 from toolhub.tenants import access
 from toolhub.tenants.identity import resets
 from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, Scope
+from toolhub.tenants.organisation import writes as organisation
 from toolhub.tenants.people import invitations
 from toolhub.tenants.people import writes as members
 from toolhub.tenants.tokens import writes as tokens
@@ -114,6 +115,9 @@ NOT_IN_TABLE = {
     "capabilities.catalogue.tools.install.install_builtin": "the service's own, at set-up",
     "capabilities.catalogue.versions.rules.status_of_new": "a rule",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
+    "sessions.budgets.writes.set_time_zone": "calls set_spending_rules",
+    "capabilities.assistant_switch.bring_assistant": "called by update_organisation",
+    "capabilities.assistant_switch.set_assistant_aside": "called by update_organisation",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
     "capabilities.language_models.providers.learning.learn": "the service's own: what a provider's refusal taught",
@@ -699,6 +703,9 @@ TABLE: dict[str, Write] = {
     "sessions.budgets.writes.delete_budget": lambda d, a: budgets.delete_budget(d.budget(), actor=a),
     "sessions.budgets.writes.reset_period": lambda d, a: budgets.reset_period(d.period(), actor=a),
     "sessions.budgets.writes.top_up_period": lambda d, a: budgets.top_up_period(d.period(), 5, actor=a),
+    "toolhub.tenants.organisation.writes.update_organisation": lambda d, a: organisation.update_organisation(
+        organisation.OrganisationContent(d.one(["Acme", "Fresh"]), "UTC", d.yes()), actor=a
+    ),
     "sessions.budgets.writes.set_spending_rules": lambda d, a: budgets.set_spending_rules(
         d.one(["UTC", "Asia/Tokyo"]), counts_unpriced_as_free=d.yes(), actor=a
     ),

@@ -110,7 +110,7 @@ ROOMS = {
     "capabilities": {
         "contract common": (),
         "models": (),
-        "running": ("egress registry records", "sandbox", "mcp_client services", "credentials push", "kinds"),
+        "running": ("egress registry records assistant", "sandbox", "mcp_client services", "credentials push", "kinds"),
         "language_models": ("", "providers", "prices"),
         "choosing": ("routing", "pipeline"),
         "access": (
@@ -122,6 +122,7 @@ ROOMS = {
         "catalogue": ("", "categories", "tools versions http_tools python_tools", "imports", "servers"),
         "agents": ("", "hooks runtime_config toolkits", "agents", "sharing"),
         "starter": (),
+        "assistant_switch": (),
         "assistant": ("models", "records", "builtin", "apps"),
         "api apps audit_targets management urls wiring": (),
     },

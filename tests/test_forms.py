@@ -328,6 +328,7 @@ FORMS: dict[str, Form] = {
     "POST budget_delete": Form(shows="Removed"),
     "POST budget_reset": Form(shows="Reset"),
     "POST budget_top_up": Form({"amount": "250"}, "Added 250 tok"),
+    "POST organisation_settings": Form({"name": "Fresh"}, "Saved"),
     "POST budget_rules": Form({"time_zone": "Asia/Tokyo"}, "Asia/Tokyo"),
     "POST schedule_list": Form({"name": "Fresh", "message": "Fresh", "cron": "0 9 * * *"}, "Fresh"),
     "POST schedule_update": Form({"name": "Fresh", "cron": "0 9 * * *", "timezone": "UTC"}, "Fresh"),

@@ -894,6 +894,7 @@ ROUTES: dict[str, Route] = {
         right=Right.BUDGETS,
     ),
     "api-budgets-mine": Route(),
+    "api-organisation": Route((Ask(), Ask("PATCH", body=lambda side: {"name": "Fresh"}, right=Right.MEMBERS))),
     "api-budget-rules": Route(
         (Ask(), Ask("PATCH", body=lambda side: {"time_zone": "Asia/Tokyo"}, right=Right.BUDGETS))
     ),
@@ -1110,6 +1111,10 @@ ROUTES: dict[str, Route] = {
     "budget_list": Route((Ask(), Ask(query=lambda side: {"live": "3"}))),
     "budget_mine": Route(),
     "budget_create": Route((Ask(), Ask("POST", 302, body=budget_form, refused=422)), right=Right.BUDGETS),
+    "organisation_settings": Route(
+        (Ask(), Ask("POST", 302, body=lambda side: {"name": "Fresh", "time_zone": "UTC", "has_assistant": "on"})),
+        right=Right.MEMBERS,
+    ),
     "budget_rules": Route(
         (Ask(), Ask("POST", 302, body=lambda side: {"time_zone": "Asia/Tokyo"})), right=Right.BUDGETS
     ),

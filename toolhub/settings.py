@@ -225,6 +225,8 @@ WORKSPACES_DIR = Path(env.text("TOOLHUB_WORKSPACES_DIR", str(DATA_DIR / "workspa
 TOOLHUB_BOOTSTRAP_EMAIL = env.text("TOOLHUB_BOOTSTRAP_EMAIL", "admin@example.com")
 TOOLHUB_BOOTSTRAP_PASSWORD = env.text("TOOLHUB_BOOTSTRAP_PASSWORD", "")
 TOOLHUB_BOOTSTRAP_TOKEN = env.text("TOOLHUB_BOOTSTRAP_TOKEN", "", at_least=32)
+#: Whether organisations that are made from now on, the first one too, begin with the personal assistant.
+TOOLHUB_ASSISTANT = env.boolean("TOOLHUB_ASSISTANT", True)
 
 # -- Files beside the database ----------------------------------------------------------------------------------------
 

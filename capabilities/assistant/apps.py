@@ -6,3 +6,9 @@ class AssistantConfig(AppConfig):
 
     name = "capabilities.assistant"
     label = "assistant"
+
+    def ready(self) -> None:
+        from capabilities.running.assistant import ASSISTANT  # noqa: PLC0415 -- app ready
+        from capabilities.running.registry import registry  # noqa: PLC0415 -- app ready
+
+        registry.discover("capabilities.assistant.builtin", ASSISTANT)

@@ -11,8 +11,9 @@ from capabilities.common.columns import between
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
 from capabilities.models.permissions import Role
+from capabilities.models.set_aside import Link, PresentManager, SetAside
 from toolhub.tenants.models import AdminRight, Membership, Right, slug_validator
-from toolhub.tenants.rows.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel, TenantQuerySet
 
 if TYPE_CHECKING:
     from django.db.models.expressions import Combinable
@@ -228,7 +229,7 @@ class Offer(models.TextChoices):
     ROLES = "roles", "Members of roles"
 
 
-class AgentManager(TenantManager["Agent"]):
+class AgentManager(PresentManager["Agent"]):
     def offered_to(self, member: Membership | Combinable | int) -> TenantQuerySet[Agent]:
         """Agents that the member may talk to, if they are switched on."""
         return self.get_queryset().filter(offered_to(member))
@@ -247,7 +248,7 @@ class AgentManager(TenantManager["Agent"]):
         return agents.order_by("name", "pk")
 
 
-class Agent(CallKnobs, PublicModel):
+class Agent(SetAside, CallKnobs, PublicModel):
     """Agent that a turn talks to: a prompt, a model, the tools it starts with, and the toolkits it may load."""
 
     slug = models.CharField(max_length=63, validators=[slug_validator])
@@ -328,9 +329,13 @@ class Agent(CallKnobs, PublicModel):
     output_p95 = models.PositiveIntegerField(null=True, blank=True, editable=False)
     is_enabled = models.BooleanField("switched on", default=True)
 
+    #: Whether it was switched on when it was set aside.
+    was_enabled = models.BooleanField(default=False, editable=False)
+
     objects = AgentManager()  # type: ignore[misc]
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         constraints = (models.UniqueConstraint(fields=["organisation", "slug"], name="agent_slug_once"),)
 
     def __str__(self) -> str:
@@ -342,7 +347,7 @@ class Agent(CallKnobs, PublicModel):
         return self.tools_mode == ToolsMode.ALL
 
 
-class AgentTool(TenantModel):
+class AgentTool(Link):
     """A tool of an agent's own, whatever its category."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_tools")
@@ -355,6 +360,7 @@ class AgentTool(TenantModel):
     is_pinned = models.BooleanField(default=False)
 
     class Meta(TenantModel.Meta):
+        base_manager_name = "every"
         constraints = (models.UniqueConstraint(fields=["agent", "tool"], name="agent_tool_once"),)
 
     def __str__(self) -> str:

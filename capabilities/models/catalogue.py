@@ -12,11 +12,12 @@ from django.db.models.functions import Coalesce, Now
 from capabilities.common.names import NameKeyField
 from capabilities.models.credentials import StoredCredential
 from capabilities.models.servers import McpServer
+from capabilities.models.set_aside import SetAside
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
-class Category(PublicModel):
+class Category(SetAside, PublicModel):
     """Category of tools; each tool has exactly one."""
 
     name = models.CharField(max_length=64)
@@ -31,6 +32,7 @@ class Category(PublicModel):
     is_core = models.BooleanField(default=False)
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         constraints = (
             models.UniqueConstraint(fields=["organisation", "name"], name="category_name_once"),
             models.UniqueConstraint(fields=["organisation", "name_key"], name="category_name_key_once"),
@@ -77,7 +79,7 @@ def kept_back(reason: str, by: int | None = None) -> dict[str, Any]:
     return {"quarantine": reason, "quarantined_at": Coalesce(F("quarantined_at"), Now()), "quarantined_by": by}
 
 
-class Tool(PublicModel):
+class Tool(SetAside, PublicModel):
     """A name that a model can call. What is behind it is its current version."""
 
     name = models.CharField(max_length=64)
@@ -117,6 +119,7 @@ class Tool(PublicModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         constraints = (
             models.UniqueConstraint(fields=["organisation", "name"], name="tool_name_once"),
             models.UniqueConstraint(fields=["organisation", "name_key"], name="tool_name_key_once"),

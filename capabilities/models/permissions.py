@@ -10,8 +10,9 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from capabilities.models.catalogue import Category, Tool
+from capabilities.models.set_aside import Link, LinkManager
 from toolhub.tenants.models import Invitation, Membership, slug_validator
-from toolhub.tenants.rows.guarded import PublicModel, TenantManager, TenantModel, TenantQuerySet
+from toolhub.tenants.rows.guarded import PublicModel, TenantModel, TenantQuerySet
 
 
 class RoleMode(models.TextChoices):
@@ -42,7 +43,7 @@ class Role(PublicModel):
         return self.name
 
 
-class RoleRule(TenantModel):
+class RoleRule(Link):
     """One line of a `listed` role: a category or a tool, allowed or not. A rule on a tool beats one on its category."""
 
     role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="rules")
@@ -51,6 +52,7 @@ class RoleRule(TenantModel):
     effect = models.CharField(max_length=8, choices=Effect, default=Effect.ALLOW)
 
     class Meta(TenantModel.Meta):
+        base_manager_name = "every"
         constraints = (
             models.CheckConstraint(
                 condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="role_rule_names_one_thing"
@@ -100,7 +102,7 @@ class GrantQuerySet(TenantQuerySet["Grant"]):
         return self.filter(in_force(since))
 
 
-class GrantManager(TenantManager["Grant"]):
+class GrantManager(LinkManager["Grant"]):
     queryset_class = GrantQuerySet
 
     def in_force(self, since: Combinable | datetime | None = None) -> GrantQuerySet:
@@ -108,7 +110,7 @@ class GrantManager(TenantManager["Grant"]):
         return queryset.in_force(since)
 
 
-class Grant(PublicModel):
+class Grant(Link, PublicModel):
     """One member's own allow or deny of a tool or a category. A deny beats everything; an allow adds to the roles."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grants")
@@ -125,6 +127,7 @@ class Grant(PublicModel):
     objects = GrantManager()  # type: ignore[misc]
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         indexes = (
             models.Index(
                 fields=["expires_at"],
@@ -156,7 +159,7 @@ class RequestStatus(models.TextChoices):
     WITHDRAWN = "withdrawn", "Withdrawn"
 
 
-class GrantRequest(PublicModel):
+class GrantRequest(Link, PublicModel):
     """A member asks to use a tool or a category for a time, and says why."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grant_requests")
@@ -174,6 +177,7 @@ class GrantRequest(PublicModel):
     grant = models.OneToOneField(Grant, on_delete=models.SET_NULL, null=True, blank=True, related_name="request")
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         constraints = (
             models.CheckConstraint(
                 condition=Q(category__isnull=True) ^ Q(tool__isnull=True), name="grant_request_names_one_thing"

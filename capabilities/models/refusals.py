@@ -6,13 +6,14 @@ from django.db import models
 
 from capabilities.models.agents import LanguageModel
 from capabilities.models.catalogue import Tool, ToolVersion
+from capabilities.models.set_aside import Link
 from toolhub.tenants.rows.guarded import PublicModel
 
 #: Characters of the provider's words that are kept.
 MAX_WORDS = 500
 
 
-class ToolRefusal(PublicModel):
+class ToolRefusal(Link, PublicModel):
     """A model's provider refused a request for this tool's definition: it is not sent there until it, or the model, is
     another one."""
 
@@ -31,6 +32,7 @@ class ToolRefusal(PublicModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         constraints = (models.UniqueConstraint(fields=["tool", "model"], name="tool_refused_once_a_model"),)
 
     def __str__(self) -> str:

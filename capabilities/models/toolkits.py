@@ -7,10 +7,11 @@ from django.db import models
 from capabilities.common.names import NameKeyField
 from capabilities.models.agents import Agent
 from capabilities.models.catalogue import Category, Tool
+from capabilities.models.set_aside import Link, SetAside
 from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
-class Toolkit(PublicModel):
+class Toolkit(SetAside, PublicModel):
     """A named bundle that a session can load. Shared in the organisation: any agent may allow it."""
 
     name = models.CharField(max_length=64)
@@ -19,6 +20,7 @@ class Toolkit(PublicModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(PublicModel.Meta):
+        base_manager_name = "every"
         constraints = (
             models.UniqueConstraint(fields=["organisation", "name"], name="toolkit_name_once"),
             models.UniqueConstraint(fields=["organisation", "name_key"], name="toolkit_name_key_once"),
@@ -28,7 +30,7 @@ class Toolkit(PublicModel):
         return self.name
 
 
-class ToolkitTool(TenantModel):
+class ToolkitTool(Link):
     """A tool of a toolkit, with the values that the toolkit sets in place of the tool's own version (its overrides)."""
 
     toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_tools")
@@ -42,26 +44,28 @@ class ToolkitTool(TenantModel):
     knobs = models.JSONField(default=dict, blank=True)
 
     class Meta(TenantModel.Meta):
+        base_manager_name = "every"
         constraints = (models.UniqueConstraint(fields=["toolkit", "tool"], name="toolkit_tool_once"),)
 
     def __str__(self) -> str:
         return f"{self.toolkit}: {self.tool}"
 
 
-class ToolkitCategory(TenantModel):
+class ToolkitCategory(Link):
     """A whole category in a toolkit: the tools that are in it now, whatever they are."""
 
     toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_categories")
     category = models.ForeignKey(Category, on_delete=models.CASCADE, related_name="toolkit_categories")
 
     class Meta(TenantModel.Meta):
+        base_manager_name = "every"
         constraints = (models.UniqueConstraint(fields=["toolkit", "category"], name="toolkit_category_once"),)
 
     def __str__(self) -> str:
         return f"{self.toolkit}: {self.category}"
 
 
-class AgentToolkit(TenantModel):
+class AgentToolkit(Link):
     """An agent may load the toolkit. Initial ones are loaded with a session's first turn, and stay."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_toolkits")
@@ -71,6 +75,7 @@ class AgentToolkit(TenantModel):
     position = models.PositiveIntegerField(default=0)
 
     class Meta(TenantModel.Meta):
+        base_manager_name = "every"
         constraints = (models.UniqueConstraint(fields=["agent", "toolkit"], name="agent_toolkit_once"),)
 
     def __str__(self) -> str:

@@ -143,9 +143,12 @@ class Registry:
     categories: dict[str, CategorySpec] = field(default_factory=dict)
     tools: dict[str, BuiltinTool] = field(default_factory=dict)
     services: dict[str, ServiceSpec] = field(default_factory=dict)
+    #: The app that brings a category or a service, where organisations may be without it, by kind and name.
+    apps: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def discover(self, package: str) -> None:
+    def discover(self, package: str, app: str = "") -> None:
         """Import each module of the package, and register its category, tools and services. A second time is harmless.
+        `app` names an app that organisations may be without.
 
         Raises ValueError for a category, tool or service that is declared twice, and for a tool whose service no module
         declares.
@@ -155,11 +158,29 @@ class Registry:
                 continue
             module = importlib.import_module(f"{package}.{info.name}")
             self.add_category(module.CATEGORY)
-            for service in getattr(module, "SERVICES", ()):
+            services = getattr(module, "SERVICES", ())
+            for service in services:
                 self.add_service(service)
+            if app:
+                own = [("category", module.CATEGORY.name), *(("service", each.name) for each in services)]
+                self.apps |= dict.fromkeys(own, app)
         for each in self.tools.values():
             if each.service and each.service not in self.services:
                 raise ValueError(f"Tool {each.name} needs a service that no module declares: {each.service}.")
+
+    def of(self, app: str) -> Registry:
+        """The categories, tools and services that the app brings."""
+        return self._part(lambda kind, name: self.apps.get((kind, name)) == app)
+
+    def without(self, app: str) -> Registry:
+        """Those that are not the app's."""
+        return self._part(lambda kind, name: self.apps.get((kind, name)) != app)
+
+    def _part(self, is_in: Callable[[str, str], bool]) -> Registry:
+        categories = {name: each for name, each in self.categories.items() if is_in("category", name)}
+        tools = {name: each for name, each in self.tools.items() if each.category in categories}
+        services = {name: each for name, each in self.services.items() if is_in("service", name)}
+        return Registry(categories, tools, services)
 
     def add_category(self, spec: CategorySpec) -> None:
         """Add a category. Raises ValueError where another has its name."""

@@ -262,6 +262,12 @@ def set_spending_rules(time_zone: str, *, counts_unpriced_as_free: bool, actor: 
     return organisation
 
 
+def set_time_zone(time_zone: str, *, actor: Membership) -> None:
+    """The time zone in which windows begin; what else budgets go by stays. Raises ChangeRefused."""
+    free = actor.organisation.counts_unpriced_as_free
+    set_spending_rules(time_zone, counts_unpriced_as_free=free, actor=actor)
+
+
 def _move_windows(time_zone: str) -> None:
     """Let the running hours, days and months be those of this zone. Without it a new zone would be a reset."""
     now = timezone.now()

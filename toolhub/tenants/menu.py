@@ -29,6 +29,8 @@ class MenuPage:
     unless: Right | None = None
     #: True where a new group of tabs begins.
     opens_group: bool = False
+    #: True for what only an organisation with the personal assistant has.
+    is_assistants: bool = False
     #: Other words by which people look for it.
     words: str = ""
 
@@ -42,7 +44,7 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
         (
             MenuPage("Sessions", "session_list", ("session", "turn", "step")),
             MenuPage("Schedules", "schedule_list", ("schedule",), words="cron reminders timer"),
-            MenuPage("Your data", "data_overview", ("data",), words="tasks notes contacts records"),
+            MenuPage("Your data", "data_overview", ("data",), is_assistants=True, words="tasks notes contacts records"),
         ),
     ),
     (
@@ -124,10 +126,19 @@ MENU: tuple[tuple[str, str, tuple[MenuPage, ...]], ...] = (
     ),
 )
 
+#: At the foot of the menu.
+SETTINGS = MenuPage(
+    "Organisation",
+    "organisation_settings",
+    ("organisation_settings",),
+    Right.MEMBERS,
+    words="settings name time zone assistant",
+)
+
 #: Pages that stand in no entry, and forms that people look for by name, each with the place where a reader finds it.
 BESIDE = (
     ("Your account", MenuPage("Your tokens", "token_list", (), words="api key secret")),
-    ("Your account", MenuPage("Notifications", "browser_list", (), words="push browser")),
+    ("Your account", MenuPage("Notifications", "browser_list", (), is_assistants=True, words="push browser")),
     ("Your account", MenuPage("My accounts", "accounts", (), words="connected sign in oauth")),
     ("Tools", MenuPage("Import tools", "import_create", (), Right.CATALOGUE, words="add openapi api document file")),
     ("Tools", MenuPage("New MCP server", "server_create", (), Right.CATALOGUE, words="add")),
@@ -140,6 +151,7 @@ BESIDE = (
     ("People", MenuPage("New role", "role_create", (), Right.ROLES, words="add")),
     ("Rules", MenuPage("New budget", "budget_create", (), Right.BUDGETS, words="add limit spend")),
     ("Rules", MenuPage("Settings of budgets", "budget_rules", (), Right.BUDGETS, words="time zone")),
+    ("Foot of the menu", SETTINGS),
 )
 
 #: Pages as high as the window, which show no tabs.
@@ -197,6 +209,8 @@ class Menu:
     entries: tuple[Entry, ...]
     tabs: tuple[Tab, ...]
     title: str
+    #: The page at its foot; None for who may not open it.
+    settings: Tab | None = None
 
     @property
     def waiting(self) -> list[tuple[Entry, Tab]]:
@@ -213,10 +227,11 @@ def menu_for(member: Membership, request: HttpRequest) -> Menu:
     current_view = view_shown(request)
     current = page_of(current_view)
     entries = tuple(_entries(member, current))
+    settings = _tab(member, SETTINGS, current) if is_for(member, SETTINGS) else None
     opened = next((entry for entry in entries if entry.is_current), None)
     if opened is None or len(opened.pages) < 2 or current_view in WHOLE_WINDOW:
-        return Menu(entries, (), "")
-    return Menu(entries, opened.pages, opened.title)
+        return Menu(entries, (), "", settings)
+    return Menu(entries, opened.pages, opened.title, settings)
 
 
 def page_of(view: str) -> str:
@@ -226,7 +241,7 @@ def page_of(view: str) -> str:
 
 
 def all_pages() -> Iterable[MenuPage]:
-    return (page for _, _, pages in MENU for page in pages)
+    return (*(page for _, _, pages in MENU for page in pages), SETTINGS)
 
 
 def view_shown(request: HttpRequest) -> str:
@@ -257,6 +272,8 @@ def _entries(member: Membership, current: str) -> Iterable[Entry]:
 
 
 def is_for(member: Membership, page: MenuPage) -> bool:
+    if page.is_assistants and not member.organisation.has_assistant:
+        return False
     if page.unless is not None and member.reach(page.unless):
         return False
     return page.right is None or bool(member.reach(page.right))

@@ -55,6 +55,8 @@ class Organisation(models.Model):
     counts_unpriced_as_free = models.BooleanField(default=False)
     #: Whether its agents may make tools of their own. What they make waits for a person's approval.
     agents_make_tools = models.BooleanField(default=False)
+    #: Whether it has the personal assistant (`capabilities/assistant`): its tools, pages and routes.
+    has_assistant = models.BooleanField(default=True)
     #: The end of the audit chain: how many entries it has, and the hash of the last.
     audit_count = models.PositiveBigIntegerField(default=0)
     audit_head = models.CharField(max_length=64, blank=True, default="")

@@ -8,6 +8,7 @@ from django.urls import URLPattern, path
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 from toolhub.tenants.audit.api import AuditList
+from toolhub.tenants.organisation.api import OrganisationDetail
 from toolhub.tenants.people.api import InvitationDetail, InvitationList, MemberDetail, MemberList
 from toolhub.tenants.tokens.api import TokenDetail, TokenList
 
@@ -23,6 +24,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 urlpatterns: list[URLPattern] = [
+    path("organisation", OrganisationDetail.as_view(), name="api-organisation"),
     path("members", MemberList.as_view(), name="api-members"),
     path("members/<uuid:member_id>", MemberDetail.as_view(), name="api-member"),
     path("invitations", InvitationList.as_view(), name="api-invitations"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from django.urls import path
 
 from toolhub.tenants.audit import views as audit
+from toolhub.tenants.organisation import views as organisation
 from toolhub.tenants.people import views as members
 from toolhub.tenants.tokens import views as tokens
 
 urlpatterns = [
+    path("settings/", organisation.organisation_settings, name="organisation_settings"),
     path("members/", members.member_list, name="member_list"),
     path("members/invite/", members.member_invite, name="member_invite"),
     path("members/<uuid:member_id>/", members.member_detail, name="member_detail"),

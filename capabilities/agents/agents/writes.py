@@ -195,12 +195,12 @@ def _own_lines(agent: Agent) -> dict[str, OwnLine]:
 
 def _write(agent: Agent, content: AgentContent) -> None:
     """Check the content and write the agent's own columns. Raises ChangeRefused."""
-    slug = content.slug or agent.slug or free_short_name(Agent.objects.all(), "slug", content.name)
+    slug = content.slug or agent.slug or free_short_name(Agent.every.all(), "slug", content.name)
     check_slug(slug)
-    if Agent.objects.filter(slug=slug).exclude(pk=agent.pk).exists():
+    if Agent.every.filter(slug=slug).exclude(pk=agent.pk).exists():
         raise ChangeRefused("slug", f"There is an agent {slug} already.", code="taken")
     if content.name != agent.name:
-        check_name_imitates(Agent.objects.exclude(pk=agent.pk), "the agent", content.name)
+        check_name_imitates(Agent.every.exclude(pk=agent.pk), "the agent", content.name)
     if len(content.prompt) > MAX_PROMPT:
         raise ChangeRefused("prompt", f"Keep the prompt under {MAX_PROMPT:,} characters.")
     if content.fallback_model == content.model:

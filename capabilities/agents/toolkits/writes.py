@@ -207,7 +207,7 @@ def _check_words(toolkit: Toolkit, content: ToolkitContent) -> None:
     if name in RESERVED_TOOLKITS:
         raise ChangeRefused("name", f"The name {name} is taken by the service itself.")
     if name != toolkit.name or toolkit.pk is None:
-        check_name_free(Toolkit.objects.exclude(pk=toolkit.pk), "a toolkit", name)
+        check_name_free(Toolkit.every.exclude(pk=toolkit.pk), "a toolkit", name)
         toolkit.name_key = name_key(name)
     if len(content.description) > MAX_DESCRIPTION:
         raise ChangeRefused("description", f"Keep the description under {MAX_DESCRIPTION:,} characters.")

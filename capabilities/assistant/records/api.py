@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 from capabilities.assistant.records.kinds import kind_named, kinds
 from capabilities.common.api import checked_part
 from capabilities.contract.context import ToolError
+from capabilities.running.assistant import assistants_routes
 from capabilities.running.records.kind import Kind
 from capabilities.running.records.own import owner_of, remove_row
 from capabilities.running.records.queries import matching, row_or_404, rows_of
@@ -187,4 +188,4 @@ def _parent(kind: Kind, member: Membership, text: str) -> Any:
         raise unknown(kind.parent, f"You have no {parent_kind.one} with this id.") from None
 
 
-urlpatterns = [route for kind in kinds() for route in routes_of(kind)]
+urlpatterns = assistants_routes([route for kind in kinds() for route in routes_of(kind)])

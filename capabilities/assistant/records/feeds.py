@@ -39,12 +39,16 @@ def calendar_feed(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 def feed_by_secret(secret: str) -> CalendarFeed | None:
-    """The feed of an active member, or None. One query."""
+    """The feed of an active member of an organisation with the assistant, or None. One query."""
     if len(secret) > MAX_SECRET:
         return None
     with system_scope():
         feeds = CalendarFeed.objects.select_related("membership__user", "membership__organisation")
-        current = feeds.filter(membership__user__is_active=True, membership__ended_at=None)
+        current = feeds.filter(
+            membership__user__is_active=True,
+            membership__ended_at=None,
+            membership__organisation__has_assistant=True,
+        )
         return current.filter(digest=digest_of(secret)).first()
 
 

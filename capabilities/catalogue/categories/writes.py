@@ -37,10 +37,10 @@ def create_category(name: str, content: CategoryContent, *, actor: Membership) -
     """Create a category. Without a name it is made from the title. Raises ChangeRefused for a name in use, or one that
     cannot be."""
     require(actor, Right.CATALOGUE)
-    name = name or free_short_name(Category.objects.all(), "name", content.title, separator="_")
+    name = name or free_short_name(Category.every.all(), "name", content.title, separator="_")
     if not CATEGORY_NAME.match(name) or name in RESERVED:
         raise ChangeRefused("name", "Use 1 to 64 characters of a-z, A-Z, 0-9, _ and -; not “new”.")
-    check_name_free(Category.objects.all(), "a category", name)
+    check_name_free(Category.every.all(), "a category", name)
     category = Category(organisation_id=actor.organisation_id, name=name)
     _write(category, content)
     record("category.create", category, actor=actor, after={"name": name} | _audited(category))
@@ -66,7 +66,7 @@ def update_category(category: Category, content: CategoryContent, *, actor: Memb
 def delete_category(category: Category, *, actor: Membership) -> None:
     """Raises ChangeRefused while tools are in it. Rules and grants on it go with it."""
     require(actor, Right.CATALOGUE)
-    if Tool.objects.filter(category=category).exists():
+    if Tool.every.filter(category=category).exists():
         raise ChangeRefused("category", f"Tools are in {category}: move them first.", code="in_use")
     check_rank(actor, Membership.objects.filter(Q(grants__category=category) | Q(grant_requests__category=category)))
     record("category.delete", category, actor=actor, before={"name": category.name} | _audited(category))
@@ -100,7 +100,7 @@ def install_categories(organisation: Organisation, specs: Iterable[CategorySpec]
     Keywords that somebody added stay, and those that somebody removed stay away. Title, description and core are never
     changed. Returns every category of the organisation by name. One query where nothing is new.
     """
-    categories = {category.name: category for category in Category.objects.filter(organisation=organisation)}
+    categories = {category.name: category for category in Category.every.filter(organisation=organisation)}
     for spec in specs:
         category = categories.get(spec.name)
         if category is None:
@@ -111,7 +111,7 @@ def install_categories(organisation: Organisation, specs: Iterable[CategorySpec]
 
 
 def _install(organisation: Organisation, spec: CategorySpec) -> Category:
-    release_key(Category.objects.filter(organisation=organisation), spec.name)
+    release_key(Category.every.filter(organisation=organisation), spec.name)
     category = Category.objects.create(
         organisation=organisation,
         name=spec.name,

@@ -92,8 +92,8 @@ class Names:
 
 
 def known_tools() -> dict[str, KnownTool]:
-    """The tools of the organisation by their name without case. One query."""
-    rows = Tool.objects.values_list("name", "kind", "source")
+    """The tools of the organisation by their name without case, those set aside too. One query."""
+    rows = Tool.every.values_list("name", "kind", "source")
     return {name.casefold(): KnownTool(name, kind, source) for name, kind, source in rows}
 
 

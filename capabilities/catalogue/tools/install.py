@@ -14,6 +14,7 @@ from capabilities.models import (
     Tool,
     ToolKind,
 )
+from capabilities.running.assistant import registry_of
 from capabilities.running.registry import Registry, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Organisation
@@ -21,15 +22,15 @@ from toolhub.tenants.models import Organisation
 
 @transaction.atomic
 def install_builtin(organisation: Organisation, source: Registry = registry) -> list[Tool]:
-    """Bring the built-in categories and tools up to the code's: missing ones are added, changed ones get a version.
+    """Bring the built-in categories and tools that the organisation has up to the code's: missing ones are added,
+    changed ones get a version.
 
     What the organisation switched off, moved, re-worded in its categories or wrote as instructions of a tool stays as
     it is. Returns the changed tools.
     """
+    source = registry_of(organisation, source)
     categories = install_categories(organisation, source.categories.values())
-    tools = {
-        tool.name: tool for tool in Tool.objects.filter(organisation=organisation).select_related("current_version")
-    }
+    tools = {tool.name: tool for tool in Tool.every.filter(organisation=organisation).select_related("current_version")}
     to_write: list[tuple[Tool, Definition]] = []
     for builtin in source.tools.values():
         definition = Definition(
@@ -45,7 +46,7 @@ def install_builtin(organisation: Organisation, source: Registry = registry) -> 
         definition.check()
         tool = tools.get(builtin.name)
         if tool is None:
-            release_key(Tool.objects.filter(organisation=organisation), builtin.name)
+            release_key(Tool.every.filter(organisation=organisation), builtin.name)
             tool = Tool.objects.create(
                 organisation=organisation,
                 name=builtin.name,

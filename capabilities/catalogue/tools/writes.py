@@ -165,7 +165,7 @@ def check_tool_name(name: str, origin: Origin | None, *, organisation_id: int) -
     if origin is not None:
         check_maker(name, origin)
     try:
-        check_name_free(Tool.objects.filter(organisation_id=organisation_id), "a tool", name)
+        check_name_free(Tool.every.filter(organisation_id=organisation_id), "a tool", name)
     except ChangeRefused as error:
         raise ToolRefused(error.field, str(error), code="taken") from error
 

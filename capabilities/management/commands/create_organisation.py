@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from argparse import ArgumentParser
+from argparse import ArgumentParser, BooleanOptionalAction
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -22,8 +22,15 @@ class Command(BaseCommand):
         parser.add_argument("name", help="As people read it.")
         parser.add_argument("--slug", help="For addresses and the API; made from the name unless given.")
         parser.add_argument("--admin", required=True, metavar="EMAIL", help="Its administrator, known here or new.")
+        parser.add_argument(
+            "--assistant",
+            action=BooleanOptionalAction,
+            help="Whether it begins with the personal assistant; by the setting TOOLHUB_ASSISTANT unless given.",
+        )
 
-    def handle(self, *args: Any, name: str, slug: str | None, admin: str, **options: Any) -> None:
+    def handle(
+        self, *args: Any, name: str, slug: str | None, admin: str, assistant: bool | None, **options: Any
+    ) -> None:
         name, slug, email = name.strip(), slug or slugify(name), admin.strip().lower()
         if not name or len(name) > 100:
             raise CommandError("The name must have 1 to 100 characters.")
@@ -36,7 +43,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is an organisation {slug} already.")
         is_known = User.objects.filter(email=email).exists()
         password = secrets.token_urlsafe(12)
-        create_organisation(name, slug, FirstAdmin(email, password))
+        create_organisation(name, slug, FirstAdmin(email, password), has_assistant=assistant)
         self.stdout.write(f"{name} is made, at /o/{slug}/. Its administrator is {email}.")
         if not is_known:
             self.stdout.write(f"Password, shown only now: {password}")

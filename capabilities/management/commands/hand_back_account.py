@@ -8,9 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from capabilities.assistant.records.feeds import remove_feed
 from toolhub.tenants.access import memberships_of_user
-from toolhub.tenants.identity.account import hand_back
+from toolhub.tenants.identity.account import end_calendar_address, hand_back
 from toolhub.tenants.models import User
 from toolhub.tenants.people.writes import MemberRefused
 from toolhub.tenants.rows.scope import organisation_scope
@@ -38,7 +37,7 @@ class Command(BaseCommand):
                 password, kept = hand_back(user, keep=keep)
                 for member in kept:
                     with organisation_scope(member.organisation_id):
-                        remove_feed(member.pk)
+                        end_calendar_address(member.pk)
         except MemberRefused as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"{user.email} is handed back. Everything that opened it has ended.")

@@ -40,7 +40,7 @@ def browser_list(request: MemberRequest, org: str) -> HttpResponse:
         else:
             messages.success(request, f"Notifications for you are shown in {row.label} from now on.")
             return redirect("browser_list", org)
-    service = shown_service(SERVICE)
+    service = shown_service(member.organisation, SERVICE)
     context = {
         "form": form,
         "browsers": browsers_of(member),

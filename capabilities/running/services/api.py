@@ -54,31 +54,33 @@ class ServiceList(APIView):
     @extend_schema(operation_id="services_list", summary="Services", responses=paged(ServiceOut))
     def get(self, request: Request) -> Response:
         """List the services that tools need, and whether each is set up. Needs the right `catalogue`."""
-        api_member(request, right=Right.CATALOGUE, category=None)
+        member = api_member(request, right=Right.CATALOGUE, category=None)
         only_parameters(request)
-        return Response({"results": [ServiceOut(each).data for each in shown_services()], "next": None})
+        return Response(
+            {"results": [ServiceOut(each).data for each in shown_services(member.organisation)], "next": None}
+        )
 
 
 class ServiceDetail(APIView):
     @extend_schema(operation_id="services_read", summary="One service", responses=ServiceOut)
     def get(self, request: Request, service: str) -> Response:
         """Return one service. Needs the right `catalogue`."""
-        api_member(request, right=Right.CATALOGUE, category=None)
-        return Response(ServiceOut(shown_service_or_404(service)).data)
+        member = api_member(request, right=Right.CATALOGUE, category=None)
+        return Response(ServiceOut(shown_service_or_404(member.organisation, service)).data)
 
     @extend_schema(operation_id="services_set", summary="Set a service up", request=ServiceIn, responses=ServiceOut)
     def put(self, request: Request, service: str) -> Response:
         """Set up the service. A stored secret never goes to another host than it was entered for: give it again with a
         new address."""
         member = api_member(request, right=Right.CATALOGUE)
-        spec = shown_service_or_404(service).spec
+        spec = shown_service_or_404(member.organisation, service).spec
         with refusals():
             save_service(spec, checked(ServiceIn, request)["values"], actor=member)
-        return Response(ServiceOut(shown_service_or_404(service)).data)
+        return Response(ServiceOut(shown_service_or_404(member.organisation, service)).data)
 
     @extend_schema(operation_id="services_clear", summary="Forget what was set up", responses={204: None})
     def delete(self, request: Request, service: str) -> Response:
         """Forget what was set up, the credentials too; its tools are not sent from then on."""
         member = api_member(request, right=Right.CATALOGUE)
-        clear_service(shown_service_or_404(service).spec, actor=member)
+        clear_service(shown_service_or_404(member.organisation, service).spec, actor=member)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -20,8 +20,8 @@ from toolhub.tenants.pages import signed_in
 @require_GET
 @signed_in
 def service_list(request: MemberRequest, org: str) -> HttpResponse:
-    member_or_404(request, right=Right.CATALOGUE, category=None)
-    services = shown_services()
+    member = member_or_404(request, right=Right.CATALOGUE, category=None)
+    services = shown_services(member.organisation)
     waiting = [each for each in services if each.state == "needs_set_up"]
     context = {
         "services": services,
@@ -36,7 +36,7 @@ def service_list(request: MemberRequest, org: str) -> HttpResponse:
 @signed_in
 def service_update(request: MemberRequest, org: str, service: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    shown = shown_service_or_404(service)
+    shown = shown_service_or_404(member.organisation, service)
     form = ServiceForm(request.POST if request.method == "POST" else None, service=shown)
     if form.is_valid():
         try:
@@ -63,7 +63,7 @@ def service_update(request: MemberRequest, org: str, service: str) -> HttpRespon
 @signed_in
 def service_clear(request: MemberRequest, org: str, service: str) -> HttpResponse:
     member = member_or_404(request, right=Right.CATALOGUE)
-    shown = shown_service_or_404(service)
+    shown = shown_service_or_404(member.organisation, service)
     clear_service(shown.spec, actor=member)
     messages.success(request, f"What was set up of {shown.title} is forgotten.")
     return redirect("service_list", org)

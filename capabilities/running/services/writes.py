@@ -40,6 +40,7 @@ from capabilities.models import (
     Tool,
     ToolKind,
 )
+from capabilities.running.assistant import registry_of
 from capabilities.running.registry import Registry, ServiceField, ServiceSpec, registry
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, Organisation, Right
@@ -178,8 +179,11 @@ class ShownService:
         return self.spec.description
 
 
-def shown_services(source: Registry = registry, *, only: str | None = None) -> list[ShownService]:
-    """Return every service that tools need, by title, and those set up that no tool needs any more. Three queries."""
+def shown_services(organisation: Organisation, *, only: str | None = None) -> list[ShownService]:
+    """Return every service that tools of the organisation need, by title, and those set up that no tool needs any more.
+    Three queries."""
+    known = registry_of(organisation).services
+    elsewhere = registry.services.keys() - known.keys()
     rows = ServiceSetting.objects.defer("values_json").annotate(stored=Cast("values_json", TextField()))
     tools = Tool.objects.exclude(service="").values_list("service")
     if only is not None:
@@ -187,10 +191,9 @@ def shown_services(source: Registry = registry, *, only: str | None = None) -> l
     counts = dict(tools.annotate(count=Count("pk")))
     settings = {row.service: row for row in rows}
     tests = {test.service: test for test in ConnectionTest.objects.exclude(service="")}
-    specs = {name: spec for name, spec in source.services.items() if only in (None, name)}
-    for name in settings.keys() | counts.keys():
+    specs = {name: spec for name, spec in known.items() if only in (None, name)}
+    for name in (settings.keys() | counts.keys()) - elsewhere:
         specs.setdefault(name, ServiceSpec(name, name, "No tool of this version talks to it.", (), is_available=False))
-    known = source.services
     found = [
         replace(_shown_service(spec, settings.get(name), counts.get(name, 0), known), test=tests.get(name))
         for name, spec in specs.items()
@@ -198,14 +201,14 @@ def shown_services(source: Registry = registry, *, only: str | None = None) -> l
     return sorted(found, key=lambda each: (each.title.casefold(), each.name))
 
 
-def shown_service(name: str) -> ShownService | None:
+def shown_service(organisation: Organisation, name: str) -> ShownService | None:
     """Return the service of this name, or None. Three queries."""
-    return next(iter(shown_services(only=name)), None)
+    return next(iter(shown_services(organisation, only=name)), None)
 
 
-def shown_service_or_404(name: str) -> ShownService:
+def shown_service_or_404(organisation: Organisation, name: str) -> ShownService:
     """Return the service of this name. Raises Http404. Three queries."""
-    shown = shown_service(name)
+    shown = shown_service(organisation, name)
     if shown is None:
         raise Http404("No such service.")
     return shown

@@ -64,9 +64,9 @@ class ServiceTest(APIView):
     @extend_schema(operation_id="services_test_read", summary="The last test of a service", responses=ConnectionTestOut)
     def get(self, request: Request, service: str) -> Response:
         """State of the last test: `not_tested` also after a change of what is set up. Needs the right `catalogue`."""
-        api_member(request, right=Right.CATALOGUE, category=None)
+        member = api_member(request, right=Right.CATALOGUE, category=None)
         only_parameters(request)
-        return Response(ConnectionTestOut(shown(shown_service_or_404(service).test)).data)
+        return Response(ConnectionTestOut(shown(shown_service_or_404(member.organisation, service).test)).data)
 
     @extend_schema(
         operation_id="services_test",
@@ -78,7 +78,7 @@ class ServiceTest(APIView):
         """A worker makes one call that only reads. 409 `conflict` if it is not set up, or too many are open."""
         member = api_member(request, right=Right.CATALOGUE)
         with refusals():
-            test = request_service_test(shown_service_or_404(service), actor=member)
+            test = request_service_test(shown_service_or_404(member.organisation, service), actor=member)
         return _accepted(test, reverse("api-service-test", args=[service]))
 
 

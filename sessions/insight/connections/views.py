@@ -34,7 +34,7 @@ from toolhub.tenants.pages import signed_in
 def service_test(request: MemberRequest, org: str, service: str) -> HttpResponse:
     """POST asks for a test. The answer is the state: the part that htmx swaps, or the service's page."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    shown = shown_service_or_404(service)
+    shown = shown_service_or_404(member.organisation, service)
     test, refusal = shown.test, ""
     if request.method == "POST":
         try:

@@ -14,7 +14,13 @@ from toolhub.tenants.access import memberships_of_user
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Membership, User
 from toolhub.tenants.people.writes import end_made_links, remove_by_operator
+from toolhub.tenants.provided import Provided
 from toolhub.tenants.rows.scope import organisation_scope
+
+
+@Provided
+def end_calendar_address(membership_id: int) -> None:
+    """End the secret address at which the member's calendar is read, if there is one."""
 
 
 @transaction.atomic

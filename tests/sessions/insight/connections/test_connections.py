@@ -109,7 +109,7 @@ def test_a_failure_gives_its_reason_without_secrets(
 ) -> None:
     calls += [answer]
 
-    test = request_service_test(shown_service_or_404(home.name), actor=alice)
+    test = request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
     run_connection_test(test.public_id)
     page = as_alice.get(f"{ACME}services/home_assistant/").content.decode()
 
@@ -129,7 +129,9 @@ def test_a_connection_test_that_hangs_fails_at_its_deadline(
 
     calls += [hang]
 
-    run_connection_test(request_service_test(shown_service_or_404(home.name), actor=alice).public_id)
+    run_connection_test(
+        request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice).public_id
+    )
 
     assert (last_test().status, "within 0.3 s" in last_test().reason) == ("failed", True)
     assert ended.wait(5)
@@ -146,18 +148,22 @@ def test_a_change_takes_the_result_back(home: ServiceSpec, alice: Membership, ca
         return "fine"
 
     calls += ["fine", changed_meanwhile]
-    run_connection_test(request_service_test(shown_service_or_404(home.name), actor=alice).public_id)
+    run_connection_test(
+        request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice).public_id
+    )
     assert last_test().status == "works"
 
-    run_connection_test(request_service_test(shown_service_or_404(home.name), actor=alice).public_id)
+    run_connection_test(
+        request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice).public_id
+    )
 
     assert not ConnectionTest.objects.exists()
 
 
 def test_an_open_connection_test_is_not_requested_twice(home: ServiceSpec, alice: Membership, calls: list[Any]) -> None:
     calls += ["fine"]
-    first = request_service_test(shown_service_or_404(home.name), actor=alice)
-    again = request_service_test(shown_service_or_404(home.name), actor=alice)
+    first = request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
+    again = request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
 
     run_connection_test(first.public_id)
     run_connection_test(first.public_id)
@@ -169,14 +175,14 @@ def test_what_is_not_set_up_and_too_many_at_once_are_refused(home: ServiceSpec, 
     for name in ("arxiv", "wikipedia", "duckduckgo", "open_meteo", "github"):
         spec = registry.services[name]
         save_service(spec, {"base_url": "https://example.org"}, actor=alice)
-        request_service_test(shown_service_or_404(name), actor=alice)
+        request_service_test(shown_service_or_404(alice.organisation, name), actor=alice)
 
     with pytest.raises(ChangeRefused, match="5 tests have not ended"):
-        request_service_test(shown_service_or_404(home.name), actor=alice)
+        request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
     clear_service(home, actor=alice)
     save_service(home, {"base_url": "https://home.example.org"}, actor=alice)
     with pytest.raises(ChangeRefused, match="must be set up"):
-        request_service_test(shown_service_or_404(home.name), actor=alice)
+        request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
 
 
 def test_who_may_not_set_it_up_may_not_test_it(
@@ -184,7 +190,7 @@ def test_who_may_not_set_it_up_may_not_test_it(
 ) -> None:
     address = f"{ACME}services/home_assistant/test/"
     with pytest.raises(PermissionDenied):
-        request_service_test(shown_service_or_404(home.name), actor=bob)
+        request_service_test(shown_service_or_404(bob.organisation, home.name), actor=bob)
     client.force_login(bob.user)
     assert client.post(address).status_code == 403
     client.force_login(charlie.user)
@@ -195,7 +201,7 @@ def test_who_may_not_set_it_up_may_not_test_it(
 def test_a_right_that_is_gone_stops_the_test(home: ServiceSpec, acme: Organisation, calls: list[Any]) -> None:
     helper = make_member(acme, "helper")
     right = AdminRight.objects.create(organisation=acme, membership=helper, right=Right.CATALOGUE)
-    test = request_service_test(shown_service_or_404(home.name), actor=helper)
+    test = request_service_test(shown_service_or_404(helper.organisation, home.name), actor=helper)
     right.delete()
     calls += ["must not be asked"]
 
@@ -206,7 +212,7 @@ def test_a_right_that_is_gone_stops_the_test(home: ServiceSpec, acme: Organisati
 
 
 def test_what_no_worker_takes_or_ends_has_failed(home: ServiceSpec, alice: Membership) -> None:
-    test = request_service_test(shown_service_or_404(home.name), actor=alice)
+    test = request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
     for status, reason in (("queued", connection_tests.NOT_TAKEN), ("running", connection_tests.NO_RESULT)):
         ConnectionTest.objects.filter(pk=test.pk).update(
             status=status, ended_at=None, deadline_at=timezone.now() - timedelta(seconds=1)
@@ -218,7 +224,7 @@ def test_what_no_worker_takes_or_ends_has_failed(home: ServiceSpec, alice: Membe
 
 def test_without_a_broker_a_sweep_runs_it(home: ServiceSpec, alice: Membership, calls: list[Any]) -> None:
     calls += ["fine"]
-    request_service_test(shown_service_or_404(home.name), actor=alice)
+    request_service_test(shown_service_or_404(alice.organisation, home.name), actor=alice)
     ConnectionTest.objects.update(rang_at=timezone.now() - timedelta(seconds=10))
     keeper = worker.Housekeeper()
 

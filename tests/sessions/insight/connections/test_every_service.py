@@ -38,7 +38,7 @@ def results_of_tests(alice: Membership, services: dict[str, dict[str, str]]) -> 
     with organisation_scope(alice.organisation):
         for name, values in services.items():
             save_service(registry.services[name], values, actor=alice)
-            test = request_service_test(shown_service_or_404(name), actor=alice)
+            test = request_service_test(shown_service_or_404(alice.organisation, name), actor=alice)
             run_connection_test(test.public_id)
             found[name] = ConnectionTest.objects.values_list("status", "reason").get(service=name)
     return found
