@@ -290,6 +290,15 @@ def test_a_runtime_imports_nothing_of_the_other(runtime: str) -> None:
     assert as_lines(found) == []
 
 
+def test_only_wiring_and_addresses_import_the_assistant() -> None:
+    """An organisation may be without it: what everybody needs is in another room."""
+    own, hallways = "capabilities.assistant", {"wiring", "urls", "api"}
+    outside = [one for one in imports(*HOUSES) if one.of(own) and not one.file.startswith("capabilities/assistant/")]
+
+    assert outside
+    assert as_lines([one for one in outside if Path(one.file).stem not in hallways]) == []
+
+
 def test_no_model_is_reached_by_name() -> None:
     """What a migration's state knows, and rows found by a public id, are asked for by a name that was given."""
     calls = [

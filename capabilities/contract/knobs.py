@@ -193,7 +193,7 @@ ALL_KNOBS = (
     Knob(
         "max_input_chars",
         "Longest input",
-        "How long the arguments of a call may be; for file_read also how much of a file it reads.",
+        "How long the arguments of a call may be; for a tool that reads files also how much of a file it reads.",
         default=2_000_000,
         type="integer",
         minimum=100,
