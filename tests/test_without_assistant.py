@@ -29,6 +29,9 @@ RECORDS = {"audit_list", "api-audit"}
 WORDS = {"github", "http_post"}
 NAMED = re.compile(rf"(?<![\w-])({'|'.join(sorted(set(OWN.tools) - WORDS))})(?![\w-])")
 
+#: Its pages, as links name them.
+PAGES = re.compile(r"/o/acme/(data|notifications)/")
+
 
 def is_assistants(name: str) -> bool:
     return name.startswith(("data_", "api-data-", "browser_"))
@@ -65,6 +68,8 @@ def test_no_page_or_answer_names_a_tool_of_the_assistant(world: TwoOrganisations
             if answer.status != (404 if is_assistants(name) else way.status):
                 wrong.append((name, answer.status))
             found = set(NAMED.findall(answer.body)) if name not in RECORDS else set()
+            if PAGES.search(answer.body):
+                wrong.append((name, "link"))
             if found:
                 wrong.append((name, sorted(found)[:5]))
 

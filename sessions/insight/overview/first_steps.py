@@ -27,10 +27,11 @@ class FirstStep:
 def first_steps(organisation: Organisation) -> list[FirstStep]:
     """Return the steps in the order in which they make sense. One query."""
     done = _done(organisation)
+    message = "Add a task: buy milk tomorrow" if organisation.has_assistant else "Hello"
     return [
         FirstStep(
             "Send a message to an agent",
-            "For example: Add a task: buy milk tomorrow. The offline model chooses tools by words in the message.",
+            f"For example: {message}. The offline model chooses tools by words in the message.",
             "session_list",
             "Open a session",
             done["turn"],
