@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from capabilities.access.policies.writes import install_profiles
+from capabilities.access.roles.writes import rules_as_text
 from capabilities.agents.toolkits.writes import ToolkitContent, ToolkitLine, install_toolkit
 from capabilities.catalogue.tools.install import install_builtin
 from capabilities.common.registry_version import touch_registry
@@ -24,6 +25,7 @@ from capabilities.models import (
     Agent,
     AgentTool,
     AgentToolkit,
+    Category,
     LanguageModel,
     LoadingMode,
     Provider,
@@ -39,7 +41,10 @@ from capabilities.models import (
 )
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.models import Access, AuditEntry, Membership, Organisation, User
+from toolhub.tenants.rows.guarded import PublicModel
 from toolhub.tenants.rows.scope import organisation_scope
+
+M = TypeVar("M", bound=PublicModel)
 
 PROMPT = (
     "You are a helpful assistant. Use the tools where they help, and say plainly what you did. "
@@ -266,12 +271,51 @@ def _add_roles(organisation: Organisation, membership: Membership) -> None:
         mode=RoleMode.LISTED,
         description="The core categories, without the files of the workspace.",
     )
-    for tool in Tool.objects.filter(category__is_core=True).exclude(category__name="file"):
-        RoleRule.objects.get_or_create(organisation=organisation, role=everyday, category=tool.category)
+    _add_everyday_rules(everyday, Category.objects.all())
     for role in (everything, everyday):
         record("role.create", role, actor=None, after={"slug": role.slug, "mode": role.mode})
     RoleMembership.objects.create(organisation=organisation, role=everything, membership=membership)
     record("role.assign", membership, actor=None, after={"role": everything.slug})
+
+
+def _add_everyday_rules(role: Role, categories: QuerySet[Category]) -> list[str]:
+    """Let the role open those of the categories that it opens in a new organisation; return their names."""
+    core = categories.filter(Exists(Tool.objects.filter(category=OuterRef("pk"))), is_core=True).exclude(name="file")
+    opened = list(core.order_by("name"))
+    RoleRule.objects.bulk_create(
+        RoleRule(organisation_id=role.organisation_id, role=role, category=category) for category in opened
+    )
+    return [category.name for category in opened]
+
+
+def open_to_everyday(organisation: Organisation, categories: QuerySet[Category]) -> None:
+    """Add new categories to the starter role Everyday, as if it had been made with them; one that others made, or that
+    is gone, stays as it is."""
+    role = _by_service(organisation, Role, "role.create").filter(slug="everyday", mode=RoleMode.LISTED).first()
+    if role is None:
+        return
+    before = rules_as_text(role)
+    if _add_everyday_rules(role, categories):
+        after = rules_as_text(role)
+        record("role.update", role, actor=None, before={"rules": before}, after={"rules": after})
+
+
+def assistants_toolkits(organisation: Organisation) -> QuerySet[Toolkit]:
+    """The toolkits that came with the assistant; one that a member made is not among them, whatever its name."""
+    names = [each.name for each in STARTER_TOOLKITS]
+    return _by_service(organisation, Toolkit, "toolkit.create").filter(name__in=names)
+
+
+def assistants_agents(organisation: Organisation) -> QuerySet[Agent]:
+    """The agents that came with the assistant; one that a member made is not among them, whatever its name."""
+    slugs = [each.slug for each in STARTER_AGENTS if each.is_assistants]
+    return _by_service(organisation, Agent, "agent.create").filter(slug__in=slugs)
+
+
+def _by_service(organisation: Organisation, model: type[M], action: str) -> QuerySet[M]:
+    """Rows that the service itself made: the audit tells."""
+    made = AuditEntry.objects.filter(organisation=organisation, action=action, actor=None)
+    return model.objects.filter(organisation=organisation, public_id__in=list(made.values_list("target_id", flat=True)))
 
 
 @transaction.atomic

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils.timezone import now
 
+from capabilities.access.policies.catalogue import catalogue_tools
+from capabilities.access.policies.queries import policy_of_organisation
+from capabilities.access.policies.writes import PolicyContent, save_policy
+from capabilities.access.roles.writes import RoleContent, create_role, delete_role
+from capabilities.agents.agents.writes import AgentContent, agent_content, create_agent, update_agent
+from capabilities.agents.sharing.exports import export_toolkit
+from capabilities.agents.toolkits.queries import weigh
 from capabilities.assistant.models import Task
+from capabilities.catalogue.categories.queries import categories_page
 from capabilities.catalogue.tools.install import install_builtin
-from capabilities.models import Agent, AgentTool, Category, Role, RoleRule, Tool, Toolkit, ToolkitTool
+from capabilities.choosing.pipeline.bringing import overrides_in
+from capabilities.choosing.pipeline.policies import rules_of
+from capabilities.contract.policy import PolicyLayer, filtered
+from capabilities.models import (
+    Agent,
+    AgentTool,
+    AgentToolkit,
+    Category,
+    PolicyProfile,
+    Role,
+    RoleMode,
+    RoleRule,
+    Tool,
+    Toolkit,
+    ToolkitCategory,
+    ToolkitTool,
+)
 from capabilities.running.assistant import ASSISTANT
 from capabilities.running.registry import registry
 from capabilities.starter import FirstAdmin, create_organisation
+from sessions.doors.schedules.periodic import deliver_reminders
+from sessions.models import Notice, Reminder
+from tests.cast import allow_toolkit, give_tool, make_agent, make_tool, make_toolkit
 from tests.test_tenancy_routes import ADDRESSES, GUARDED, ROUTES, TwoOrganisations, ask, filled, world  # noqa: F401
 from toolhub.tenants.menu import BESIDE, is_for
 from toolhub.tenants.models import AuditEntry, Membership, Organisation
@@ -40,13 +71,42 @@ def is_assistants(name: str) -> bool:
 def switch(member: Membership, *, on: bool) -> None:
     with organisation_scope(member.organisation_id):
         organisation = Organisation.objects.get(pk=member.organisation_id)
-        content = OrganisationContent(organisation.name, organisation.time_zone, on)
+        content = replace(OrganisationContent.of(organisation), has_assistant=on)
         update_organisation(content, actor=member)
 
 
 def make(slug: str, *, has_assistant: bool) -> Membership:
     admin = FirstAdmin(f"{slug}@example.com", "a-long-password")
     return create_organisation(slug.title(), slug, admin, has_assistant=has_assistant)
+
+
+def put_own_tool_into(category: str, world: TwoOrganisations) -> None:  # noqa: F811
+    """A tool of the organisation's own in a category of the assistant's, and the category in each toolkit and role."""
+    web = Category.objects.get(name=category)
+    make_tool(web.organisation, "tide_table", category=web)
+    for toolkit in Toolkit.objects.all():
+        ToolkitCategory.objects.get_or_create(organisation=web.organisation, toolkit=toolkit, category=web)
+    for role in Role.objects.all():
+        RoleRule.objects.get_or_create(organisation=web.organisation, role=role, category=web)
+
+
+def rows(model: type[Any], *fields: str) -> list[tuple[Any, ...]]:
+    return sorted(model.objects.values_list(*fields))
+
+
+def starting_rows(member: Membership) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything that an organisation begins with, by names."""
+    with organisation_scope(member.organisation_id):
+        return {
+            "tools": rows(Tool, "name", "category__name", "is_enabled", "current_version__sha256"),
+            "categories": rows(Category, "name", "is_core", "title"),
+            "rules": rows(RoleRule, "role__slug", "category__name", "effect"),
+            "toolkits": rows(ToolkitTool, "toolkit__name", "tool__name", "position"),
+            "agents": rows(Agent, "slug", "name", "tools_mode", "starts_with_core", "is_enabled", "model__name"),
+            "own": rows(AgentTool, "agent__slug", "tool__name"),
+            "allowed": rows(AgentToolkit, "agent__slug", "toolkit__name", "is_initial", "position"),
+            "profiles": rows(PolicyProfile, "name"),
+        }
 
 
 @pytest.mark.parametrize("was_on", [False, True])
@@ -56,6 +116,7 @@ def test_no_page_or_answer_names_a_tool_of_the_assistant(world: TwoOrganisations
         world.alice.organisation.refresh_from_db()
     with organisation_scope(world.alice.organisation_id):
         install_builtin(world.alice.organisation)
+        put_own_tool_into("web", world)
     if was_on:
         switch(world.alice, on=False)
     wrong: list[Any] = []
@@ -91,15 +152,58 @@ def test_a_new_organisation_without_it_has_the_core_alone() -> None:
         assert made.after["has_assistant"] is False
 
 
-def test_switched_on_later_it_brings_its_tools_and_agents() -> None:
+def test_switched_on_later_it_has_the_same_rows_as_one_made_with_it() -> None:
+    later, from_start = make("initech", has_assistant=False), make("hooli", has_assistant=True)
+
+    switch(later, on=True)
+
+    assert starting_rows(later) == starting_rows(from_start)
+    with organisation_scope(later.organisation_id):
+        assert len(starting_rows(later)["rules"]) > 10
+        (entry,) = AuditEntry.objects.filter(action="role.update")
+        assert "allow category web" in entry.after["rules"]
+        assert "allow category web" not in entry.before["rules"]
+
+
+def test_a_rule_that_was_removed_stays_away_when_it_comes_back() -> None:
+    admin = make("initech", has_assistant=True)
+    with organisation_scope(admin.organisation_id):
+        RoleRule.objects.filter(role__slug="everyday", category__name="web").delete()
+    rules = starting_rows(admin)["rules"]
+
+    switch(admin, on=False)
+    switch(admin, on=True)
+
+    assert starting_rows(admin)["rules"] == rules
+
+
+def test_a_role_of_their_own_named_everyday_is_given_nothing() -> None:
     admin = make("initech", has_assistant=False)
+    with organisation_scope(admin.organisation_id):
+        delete_role(Role.objects.get(slug="everyday"), actor=admin)
+        create_role(RoleContent("everyday", "Everyday", mode=RoleMode.LISTED), actor=admin)
 
     switch(admin, on=True)
 
+    assert starting_rows(admin)["rules"] == []
+
+
+def test_a_toolkit_that_holds_a_category_is_exported_without_tools_that_are_set_aside() -> None:
+    admin = make("initech", has_assistant=True)
     with organisation_scope(admin.organisation_id):
-        assert set(Tool.objects.values_list("name", flat=True)) == set(registry.tools)
-        assert {"everyday", "starter"} <= set(Agent.objects.values_list("slug", flat=True))
-        assert set(Toolkit.objects.values_list("name", flat=True)) == {"devops", "research"}
+        web = Category.objects.get(name="web")
+        make_tool(admin.organisation, "tide_table", category=web)
+        toolkit = make_toolkit(admin.organisation, "outside", categories=(web,))
+
+    switch(admin, on=False)
+
+    with organisation_scope(admin.organisation_id):
+        exported = json.loads(export_toolkit(toolkit, actor=admin).text)
+        assert [each["name"] for each in exported["tools"]] == ["tide_table"]
+        assert set(overrides_in([toolkit.pk])[toolkit.pk]) == {Tool.objects.get(name="tide_table").pk}
+        assert categories_page(q="web").rows[0].tool_count == 1
+        weigh([toolkit])
+        assert toolkit.tool_count == 1
 
 
 def test_what_operators_changed_and_members_kept_is_back_as_it_was() -> None:
@@ -166,3 +270,78 @@ def test_globex_keeps_it(world: TwoOrganisations) -> None:  # noqa: F811
     answer = world.by_login(world.charlie).get(reverse("data_overview", args=["globex"]))
 
     assert answer.status_code == 200
+
+
+def test_an_agent_or_toolkit_of_their_own_stays_with_the_tools_that_are_left() -> None:
+    admin = make("initech", has_assistant=True)
+    with organisation_scope(admin.organisation_id):
+        web = list(Tool.objects.filter(category__name="web"))
+        spawn = Tool.objects.get(name="spawn_agent")
+        empty, half = (make_agent(admin.organisation, slug=slug) for slug in ("empty", "half"))
+        toolkit = make_toolkit(admin.organisation, "outside", *web)
+        for tool in web:
+            give_tool(empty, tool)
+            give_tool(half, tool)
+        give_tool(half, spawn)
+        allow_toolkit(half, toolkit)
+
+    switch(admin, on=False)
+
+    with organisation_scope(admin.organisation_id):
+        shown = {agent.slug: agent for agent in Agent.objects.all()}
+        assert (shown["empty"].is_enabled, shown["half"].is_enabled) == (True, True)
+        assert list(half.agent_tools.values_list("tool__name", flat=True)) == ["spawn_agent"]
+        assert not empty.agent_tools.exists()
+        assert list(half.agent_toolkits.values_list("toolkit__name", flat=True)) == ["outside"]
+        assert Toolkit.objects.filter(name="outside").exists()
+        assert not Toolkit.objects.filter(name="research").exists()
+        assert "research" not in shown
+        update_agent(half, replace(agent_content(half), name="Half"), actor=admin)
+    switch(admin, on=True)
+
+    with organisation_scope(admin.organisation_id):
+        assert half.agent_tools.count() == len(web) + 1
+
+
+def test_an_agent_that_a_member_named_like_a_starter_agent_stays() -> None:
+    admin = make("initech", has_assistant=False)
+    with organisation_scope(admin.organisation_id):
+        model = Agent.objects.get(slug="chat").model
+        agent = create_agent(AgentContent("research", "Research", model), actor=admin)
+    switch(admin, on=True)
+    with organisation_scope(admin.organisation_id):
+        give_tool(agent, Tool.objects.get(name="web_search"))
+
+    switch(admin, on=False)
+
+    with organisation_scope(admin.organisation_id):
+        assert Agent.objects.get(slug="research").is_enabled
+
+
+def test_a_reminder_that_was_promised_is_delivered_without_it() -> None:
+    admin = make("initech", has_assistant=True)
+    with organisation_scope(admin.organisation_id):
+        organisation = admin.organisation
+        due = now() - timedelta(minutes=1)
+        Reminder.objects.create(organisation=organisation, membership=admin, number=1, text="Call Ada", due_at=due)
+
+    switch(admin, on=False)
+    deliver_reminders()
+
+    with organisation_scope(admin.organisation_id):
+        assert [each.text for each in Notice.objects.all()] == ["Reminder: Call Ada"]
+        assert {"reminders_add", "reminders_list"} <= set(Tool.objects.values_list("name", flat=True))
+
+
+@pytest.mark.parametrize("was_on", [False, True])
+def test_the_profile_minimal_counts_without_the_tools_that_it_names(was_on: bool) -> None:
+    admin = make("initech", has_assistant=was_on)
+    if was_on:
+        switch(admin, on=False)
+
+    with organisation_scope(admin.organisation_id):
+        policy = save_policy(None, PolicyContent("minimal"), actor=admin)
+        assert policy is not None
+        assert policy_of_organisation(admin.organisation).warnings == ()
+        layer = PolicyLayer("it", rules_of(policy))
+        assert [each.name for each in filtered(catalogue_tools(), [layer]).tools] == ["ask_user"]

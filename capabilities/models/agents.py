@@ -11,7 +11,7 @@ from capabilities.common.columns import between
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models.catalogue import Tool
 from capabilities.models.permissions import Role
-from capabilities.models.set_aside import Link, PresentManager, SetAside
+from capabilities.models.set_aside import PresentManager, SetAside
 from toolhub.tenants.models import AdminRight, Membership, Right, slug_validator
 from toolhub.tenants.rows.guarded import PublicModel, TenantModel, TenantQuerySet
 
@@ -347,7 +347,7 @@ class Agent(SetAside, CallKnobs, PublicModel):
         return self.tools_mode == ToolsMode.ALL
 
 
-class AgentTool(Link):
+class AgentTool(SetAside):
     """A tool of an agent's own, whatever its category."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_tools")

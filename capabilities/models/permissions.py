@@ -10,7 +10,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from capabilities.models.catalogue import Category, Tool
-from capabilities.models.set_aside import Link, LinkManager
+from capabilities.models.set_aside import PresentManager, SetAside
 from toolhub.tenants.models import Invitation, Membership, slug_validator
 from toolhub.tenants.rows.guarded import PublicModel, TenantModel, TenantQuerySet
 
@@ -43,7 +43,7 @@ class Role(PublicModel):
         return self.name
 
 
-class RoleRule(Link):
+class RoleRule(SetAside):
     """One line of a `listed` role: a category or a tool, allowed or not. A rule on a tool beats one on its category."""
 
     role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="rules")
@@ -102,7 +102,7 @@ class GrantQuerySet(TenantQuerySet["Grant"]):
         return self.filter(in_force(since))
 
 
-class GrantManager(LinkManager["Grant"]):
+class GrantManager(PresentManager["Grant"]):
     queryset_class = GrantQuerySet
 
     def in_force(self, since: Combinable | datetime | None = None) -> GrantQuerySet:
@@ -110,7 +110,7 @@ class GrantManager(LinkManager["Grant"]):
         return queryset.in_force(since)
 
 
-class Grant(Link, PublicModel):
+class Grant(SetAside, PublicModel):
     """One member's own allow or deny of a tool or a category. A deny beats everything; an allow adds to the roles."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grants")
@@ -159,7 +159,7 @@ class RequestStatus(models.TextChoices):
     WITHDRAWN = "withdrawn", "Withdrawn"
 
 
-class GrantRequest(Link, PublicModel):
+class GrantRequest(SetAside, PublicModel):
     """A member asks to use a tool or a category for a time, and says why."""
 
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="grant_requests")

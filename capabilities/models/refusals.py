@@ -6,14 +6,14 @@ from django.db import models
 
 from capabilities.models.agents import LanguageModel
 from capabilities.models.catalogue import Tool, ToolVersion
-from capabilities.models.set_aside import Link
+from capabilities.models.set_aside import SetAside
 from toolhub.tenants.rows.guarded import PublicModel
 
 #: Characters of the provider's words that are kept.
 MAX_WORDS = 500
 
 
-class ToolRefusal(Link, PublicModel):
+class ToolRefusal(SetAside, PublicModel):
     """A model's provider refused a request for this tool's definition: it is not sent there until it, or the model, is
     another one."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from django.db import models
-from django.db.models import Exists, OuterRef
+from django.db.models.signals import class_prepared
+from django.db.models.sql.where import WhereNode
+from django.dispatch import receiver
 
 from toolhub.tenants.rows.guarded import TenantManager, TenantModel, TenantQuerySet
 
@@ -20,7 +23,9 @@ class PresentManager(TenantManager[T]):
 
 
 class SetAside(TenantModel):
-    """A row that may be set aside: `objects` does not find it then, and foreign keys do."""
+    """A row that may be set aside, as something of an app or with the row of the app that it speaks of. Neither
+    `objects` finds it then, nor a join from a row that a foreign key of it leads to. A foreign key to it does: past
+    turns go on naming what was used."""
 
     is_set_aside = models.BooleanField(default=False, editable=False)
 
@@ -32,29 +37,43 @@ class SetAside(TenantModel):
         base_manager_name = "every"
 
 
-class LinkManager(TenantManager[T]):
-    """Rows none of whose foreign keys leads to a row that is set aside."""
-
-    def get_queryset(self) -> TenantQuerySet[T]:
-        queryset = super().get_queryset()
-        for name, target in _targets(self.model):
-            aside = target.every.filter(pk=OuterRef(name), is_set_aside=True)  # type: ignore[attr-defined]
-            queryset = queryset.filter(~Exists(aside))
-        return queryset
+def set_links_aside() -> None:
+    """Set aside the rows that would be deleted with a row that is set aside. A query for each such foreign key."""
+    for model in set_aside_models():
+        for name in keys_to_owners(model):
+            model.objects.filter(**{f"{name}__is_set_aside": True}).update(is_set_aside=True)
 
 
-class Link(TenantModel):
-    """A row that says something of rows that may be set aside, and is not found while one of them is."""
-
-    objects = LinkManager()  # type: ignore[misc]
-    every = TenantManager()
-
-    class Meta(TenantModel.Meta):
-        abstract = True
-        base_manager_name = "every"
-
-
-def _targets(model: type[models.Model]) -> list[tuple[str, type[models.Model]]]:
-    """The foreign keys of a model that lead to rows that may be set aside, with their models."""
+def keys_to_owners(model: type[SetAside]) -> list[str]:
+    """Names of the foreign keys with which a row is deleted when the row that may be set aside is."""
     keys = [field for field in model._meta.concrete_fields if isinstance(field, models.ForeignKey)]
-    return [(field.name, field.related_model) for field in keys if issubclass(field.related_model, SetAside)]
+    owning = [key for key in keys if key.remote_field.on_delete is models.CASCADE]
+    return [key.name for key in owning if issubclass(key.related_model, SetAside)]
+
+
+def set_aside_models() -> list[type[SetAside]]:
+    """Every table of rows that may be set aside."""
+    return SetAside.__subclasses__()
+
+
+@receiver(class_prepared)
+def _restrict_joins(sender: type[models.Model], **kwargs: Any) -> None:
+    """Leave rows that are set aside out of every join that comes to their table: the condition stands in its ON."""
+    if not issubclass(sender, SetAside):
+        return
+    for field in sender._meta.local_fields:
+        if isinstance(field, models.ForeignKey):
+            field.remote_field.get_extra_restriction = partial(_of_join, sender)
+            field.get_extra_restriction = partial(_of_trimmed_join, sender)
+
+
+def _of_join(model: type[SetAside], alias: str, related_alias: str | None) -> WhereNode:
+    """The condition on rows of the model, joined under this alias, as `ForeignObjectRel` asks for it."""
+    field = model._meta.get_field("is_set_aside")
+    return WhereNode([field.get_lookup("exact")(field.get_col(alias), False)])
+
+
+def _of_trimmed_join(model: type[SetAside], alias: str | None, related_alias: str) -> WhereNode | None:
+    """The condition where a subquery begins with the joined rows, which Django asks the foreign key for without an
+    alias; None for a join along the foreign key."""
+    return _of_join(model, related_alias, None) if alias is None else None

@@ -7,7 +7,7 @@ from django.db import models
 from capabilities.common.names import NameKeyField
 from capabilities.models.agents import Agent
 from capabilities.models.catalogue import Category, Tool
-from capabilities.models.set_aside import Link, SetAside
+from capabilities.models.set_aside import SetAside
 from toolhub.tenants.rows.guarded import PublicModel, TenantModel
 
 
@@ -30,7 +30,7 @@ class Toolkit(SetAside, PublicModel):
         return self.name
 
 
-class ToolkitTool(Link):
+class ToolkitTool(SetAside):
     """A tool of a toolkit, with the values that the toolkit sets in place of the tool's own version (its overrides)."""
 
     toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_tools")
@@ -51,7 +51,7 @@ class ToolkitTool(Link):
         return f"{self.toolkit}: {self.tool}"
 
 
-class ToolkitCategory(Link):
+class ToolkitCategory(SetAside):
     """A whole category in a toolkit: the tools that are in it now, whatever they are."""
 
     toolkit = models.ForeignKey(Toolkit, on_delete=models.CASCADE, related_name="toolkit_categories")
@@ -65,7 +65,7 @@ class ToolkitCategory(Link):
         return f"{self.toolkit}: {self.category}"
 
 
-class AgentToolkit(Link):
+class AgentToolkit(SetAside):
     """An agent may load the toolkit. Initial ones are loaded with a session's first turn, and stay."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="agent_toolkits")

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from capabilities.common.secrets import EncryptedTextField
 from capabilities.models import StoredCredential, Tool, ToolVersion
-from capabilities.models.set_aside import Link
+from capabilities.models.set_aside import SetAside
 from sessions.models.chats import ChatSession
 from sessions.models.turns import Step, Turn
 from toolhub.tenants.models import Membership
@@ -169,7 +169,7 @@ def consent_in_force(at: Combinable | datetime | None = None) -> Q:
     return Q(revoked_at=None) & (Q(until=None) | Q(until__gt=at or Now()))
 
 
-class Consent(Link, PublicModel):
+class Consent(SetAside, PublicModel):
     """An approval that is remembered: one member's calls of one version of a tool are not asked for again, in one
     session or until a time. It counts only where a rule or a setting asks the first time."""
 
