@@ -702,7 +702,7 @@ TABLE: dict[str, Write] = {
     "sessions.budgets.writes.reset_period": lambda d, a: budgets.reset_period(d.period(), actor=a),
     "sessions.budgets.writes.top_up_period": lambda d, a: budgets.top_up_period(d.period(), 5, actor=a),
     "toolhub.tenants.organisation.writes.update_organisation": lambda d, a: organisation.update_organisation(
-        organisation.OrganisationContent(d.one(["Acme", "Fresh"]), "UTC", d.yes()), actor=a
+        organisation.OrganisationContent(d.one(["Acme", "Fresh"]), "UTC", d.one(["en-gb", "de"]), d.yes()), actor=a
     ),
     "sessions.budgets.writes.set_spending_rules": lambda d, a: budgets.set_spending_rules(
         d.one(["UTC", "Asia/Tokyo"]), counts_unpriced_as_free=d.yes(), actor=a

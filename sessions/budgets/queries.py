@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from django.http import Http404
 from django.utils import timezone
 
-from capabilities.contract.budget_windows import TURNS, Amounts, BudgetTerms, Span, window_of, zone_named
+from capabilities.contract.budget_windows import TURNS, Amounts, BudgetTerms, Span, window_of
 from capabilities.models import Agent, RoleMembership
 from sessions.access import visible_to
 from sessions.budgets.amounts import amount_shown
@@ -26,6 +26,7 @@ from sessions.models import UNENDED, Budget, BudgetPeriod, BudgetScope, ChatSess
 from sessions.turns.budget_states import BudgetState, has_one_period, terms_of, turns_at_once
 from toolhub.tenants.models import Membership, Organisation, Right
 from toolhub.tenants.rows.keyset import Keyset, Page, page_of_sorted
+from toolhub.tenants.times import day_and_time, shown_as
 
 #: Budgets that are looked at for the fullest.
 LOOKED_AT = 50
@@ -425,5 +426,5 @@ def zone_shown(organisation: Organisation, moment: datetime | None) -> str:
     """Return the moment in words, in the organisation's time zone, with the zone's name; "" for None."""
     if moment is None:
         return ""
-    local = moment.astimezone(zone_named(organisation.time_zone))
-    return f"{local:%-d %b %Y, %H:%M} ({organisation.time_zone})"
+    with shown_as(organisation):
+        return f"{day_and_time(moment)} ({organisation.time_zone})"

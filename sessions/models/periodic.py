@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
 from django.db import models
 
 from capabilities.models import Agent
@@ -11,6 +9,7 @@ from capabilities.models.numbered import NumberedRow
 from sessions.models.chats import ChatSession
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.guarded import TenantModel
+from toolhub.tenants.times import weekday_and_time, zone_of
 
 
 class Reminder(NumberedRow):
@@ -63,11 +62,7 @@ class Schedule(NumberedRow):
     @property
     def next_text(self) -> str:
         """Next run, on the clock of the schedule's time zone: "Mon 23 Nov, 09:00"."""
-        try:
-            moment = self.next_at.astimezone(ZoneInfo(self.timezone))
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            moment = self.next_at
-        return f"{moment:%a} {moment.day} {moment:%b, %H:%M}"
+        return weekday_and_time(self.next_at, zone_of(self.timezone))
 
 
 class Routine(TenantModel):

@@ -140,7 +140,7 @@ def zoned(organisation: Organisation, moment: datetime | None) -> SafeString | s
         return ""
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
-        moment.isoformat(timespec="seconds"),
+        timezone.localtime(moment).isoformat(timespec="seconds"),
         naturaltime(moment),
         zone_shown(organisation, moment),
     )

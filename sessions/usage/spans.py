@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
+
+from django.utils import timezone
 
 from capabilities.contract.budget_windows import EACH_DAY, EACH_MONTH, span_of, zone_named
+from toolhub.tenants.times import clock, long_day, month, short_day
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,9 @@ def range_of(key: str, zone_name: str, now: datetime) -> Range:
     if key == "24h":
         hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         starts = [hour - timedelta(hours=number) for number in range(23, -1, -1)]
-        return Range(
-            key, [_period(start, zone, "%H:%M", "%-d %b, %H:%M") for start in starts], hour + timedelta(hours=1)
-        )
+        return Range(key, [_period(start, zone, clock, _short_moment) for start in starts], hour + timedelta(hours=1))
     window, count = (EACH_MONTH, 12) if key == "12m" else (EACH_DAY, 7 if key == "7d" else 30)
-    label, title = ("%b", "%B %Y") if window == EACH_MONTH else ("%-d %b", "%A, %-d %B %Y")
+    label, title = (_short_month, month) if window == EACH_MONTH else (short_day, long_day)
     spans = [span_of(window, zone_name, now)]
     while len(spans) < count:
         spans.append(span_of(window, zone_name, spans[-1].starts_at - timedelta(microseconds=1)))
@@ -56,6 +57,14 @@ def range_of(key: str, zone_name: str, now: datetime) -> Range:
     return Range(key, periods, ends_at)
 
 
-def _period(start: datetime, zone: tzinfo, label: str, title: str) -> Period:
-    local = start.astimezone(zone)
-    return Period(start, local.strftime(label), local.strftime(title))
+def _period(start: datetime, zone: tzinfo, label: Callable[[date], str], title: Callable[[date], str]) -> Period:
+    with timezone.override(zone):
+        return Period(start, label(start), title(start))
+
+
+def _short_moment(start: datetime) -> str:
+    return f"{short_day(start)}, {clock(start)}"
+
+
+def _short_month(start: date) -> str:
+    return month(start, with_year=False)

@@ -14,7 +14,7 @@ from toolhub.tenants.rows.scope import organisation_scope
 pytestmark = pytest.mark.django_db
 
 PAGE = "/o/acme/settings/"
-FORM = {"name": "Acme", "time_zone": "UTC", "has_assistant": "on"}
+FORM = {"name": "Acme", "time_zone": "UTC", "date_language": "en-gb", "has_assistant": "on"}
 
 
 def rest(member: Membership) -> Client:
@@ -36,7 +36,9 @@ def test_an_admin_changes_name_and_time_zone_with_a_record_of_each(client: Clien
         assert not Budget.objects.exists()
 
 
-@pytest.mark.parametrize(("field", "value"), [("name", ""), ("name", "x" * 101), ("time_zone", "Mars/Olympus")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("name", ""), ("name", "x" * 101), ("date_language", "tlh"), ("time_zone", "Mars/Olympus")]
+)
 def test_what_cannot_be_is_shown_beside_its_field(client: Client, alice: Membership, field: str, value: str) -> None:
     client.force_login(alice.user)
 
@@ -65,7 +67,13 @@ def test_the_route_shows_and_changes_what_is_given(alice: Membership, bob: Membe
 
     shown = rest(bob).get("/api/v1/organisation").json()
     assert changed.json() == shown
-    assert shown == {"slug": "acme", "name": "Acme", "time_zone": "UTC", "has_assistant": False}
+    assert shown == {
+        "slug": "acme",
+        "name": "Acme",
+        "time_zone": "UTC",
+        "date_language": "en-gb",
+        "has_assistant": False,
+    }
     assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "time_zone")
 
 

@@ -12,6 +12,7 @@ from toolhub.tenants.access import membership_of_user, note_token_use, token_by_
 from toolhub.tenants.audit.writes import request_id
 from toolhub.tenants.models import ApiToken, Membership, User
 from toolhub.tenants.rows.scope import organisation_scope
+from toolhub.tenants.times import shown_as
 
 ORGANISATION_PATH = re.compile(r"^/o/(?P<slug>[a-z0-9][a-z0-9-]{0,62})/")
 #: Where a token says who asks, and nothing else does: the REST API, and what speaks the protocols of others.
@@ -21,8 +22,9 @@ MAX_SECRET = 512
 
 
 class TenancyMiddleware:
-    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope. A path with
-    NUL, which PostgreSQL takes in no text, names nothing."""
+    """Sets `request.membership` (None for strangers) and, where there is one, runs the view in its scope; pages
+    in its time zone too, while REST answers in UTC. A path with NUL, which PostgreSQL takes in no text, names
+    nothing."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -35,7 +37,10 @@ class TenancyMiddleware:
         if membership is None:
             return self.get_response(request)
         with organisation_scope(membership.organisation_id):
-            return self.get_response(request)
+            if request.path_info.startswith(API_PREFIXES):
+                return self.get_response(request)
+            with shown_as(membership.organisation):
+                return self.get_response(request)
 
 
 def identify(request: HttpRequest) -> Membership | None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from toolhub.tenants.rows.guarded import AppendOnlyManager, PublicModel, TenantModel
+from toolhub.tenants.times import BRITISH, LANGUAGES
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9-]{0,62}\Z", "Use lower-case letters, digits and hyphens, at most 63 of them."
@@ -49,8 +50,10 @@ class Organisation(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     #: Rises with every change of the catalogue or of who may use it.
     registry_version = models.PositiveBigIntegerField(default=1)
-    #: Where its days and months begin, as an IANA name: budgets reset, and reports break, by this zone.
+    #: As an IANA name: pages show times in it, budgets reset and reports break where its days and months begin.
     time_zone = models.CharField(max_length=64, default="UTC")
+    #: How pages write dates (`times.DATES`).
+    date_language = models.CharField(max_length=10, choices=LANGUAGES, default=BRITISH)
     #: Whether a model without a price costs nothing under a budget in money. If not, such a budget refuses it.
     counts_unpriced_as_free = models.BooleanField(default=False)
     #: Whether its agents may make tools of their own. What they make waits for a person's approval.

@@ -66,7 +66,7 @@ class EntryForm(RecordForm):
 
     def values(self) -> dict[str, Any]:
         values = super().values()
-        return values | {"date": values["date"] or timezone.now().date()}
+        return values | {"date": values["date"] or timezone.localdate()}
 
 
 class MemoryForm(RecordForm):
@@ -93,7 +93,7 @@ class FoodEntryForm(RecordForm):
 
     def values(self) -> dict[str, Any]:
         values = super().values()
-        return values | {"date": values["date"] or timezone.now().date()}
+        return values | {"date": values["date"] or timezone.localdate()}
 
 
 class RecipeForm(RecordForm):

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from capabilities.assistant.models import (
     AgentNote,
@@ -29,8 +30,9 @@ from capabilities.assistant.models import (
 )
 from capabilities.assistant.records import forms, serializers
 from capabilities.assistant.records.writes import calendar, household, journals, notebook, people
-from capabilities.running.records.kind import Kind, RecordLine, State, Switch, day, short
+from capabilities.running.records.kind import Kind, RecordLine, State, Switch, short
 from toolhub.tenants.provided import ProvidedByKey
+from toolhub.tenants.times import day, day_and_time
 
 #: Where tasks without a date stand: behind all others.
 NO_DATE = date.max
@@ -267,10 +269,10 @@ JOURNAL_ENTRIES = Kind(
 
 def _event(event: CalendarEvent) -> RecordLine:
     zone = ZoneInfo(event.time_zone)
-    start = event.starts_at.astimezone(zone)
-    last = (event.ends_at - timedelta(minutes=1)).astimezone(zone)
-    when = day(start) if event.is_all_day else f"{day(start)}, {start:%H:%M} {event.time_zone}"
-    facts = [f"{when} to {day(last)}" if event.is_all_day and event.days > 1 else when]
+    with timezone.override(zone):
+        when = day(event.starts_at) if event.is_all_day else f"{day_and_time(event.starts_at)} {event.time_zone}"
+        last = day(event.ends_at - timedelta(minutes=1))
+    facts = [f"{when} to {last}" if event.is_all_day and event.days > 1 else when]
     facts += [event.get_repeat_display()] if event.repeat != CalendarEvent.Repeat.NONE else []
     return RecordLine(event.title, short(" · ".join(filter(None, (event.place, event.notes)))), tuple(facts))
 
@@ -326,7 +328,7 @@ MEMORIES = Kind(
     model=Memory,
     order=("-number",),
     searched=("text",),
-    line=lambda row: RecordLine(short(row.text), facts=(f"since {day(row.created_at.date())}",)),
+    line=lambda row: RecordLine(short(row.text), facts=(f"since {day(row.created_at)}",)),
     out=serializers.MemoryOut,
     body=serializers.MemoryIn,
     form=forms.MemoryForm,
@@ -336,7 +338,7 @@ MEMORIES = Kind(
 
 
 def _message(message: Message) -> RecordLine:
-    facts = (day(message.created_at.date()),) + (() if message.read_at else ("unread",))
+    facts = (day(message.created_at),) + (() if message.read_at else ("unread",))
     return RecordLine(f"From {message.sender_name}", short(message.text), facts)
 
 

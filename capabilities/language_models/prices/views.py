@@ -11,7 +11,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from capabilities.common.pages import refused, show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.contract.budget_windows import zone_named
 from capabilities.language_models.prices.forms import PriceForm
 from capabilities.language_models.prices.queries import (
     price_or_404,
@@ -35,9 +34,9 @@ _FIELDS = {"valid_from": "begins"}
 @signed_in
 def price_list(request: MemberRequest, org: str) -> HttpResponse:
     """Each model with its public price, its own one, and which counts."""
-    member = member_or_404(request, right=Right.BUDGETS)
+    member_or_404(request, right=Right.BUDGETS)
     address = ListAddress(request.GET)
-    context = {**address.context(priced_page(**address.place)), "zone": zone_named(member.organisation.time_zone)}
+    context = address.context(priced_page(**address.place))
     return render(request, "capabilities/language_models/prices/price_list.html", context)
 
 

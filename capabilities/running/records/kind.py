@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -98,7 +97,3 @@ class Kind:
 def short(text: str) -> str:
     line = " ".join(text[: 2 * NOTE].split())
     return line if len(line) <= NOTE else line[: NOTE - 1] + "…"
-
-
-def day(value: date) -> str:
-    return f"{value.day} {value:%b %Y}"

@@ -30,6 +30,7 @@ from toolhub.tenants.access import MemberRequest, membership_of_user
 from toolhub.tenants.models import Membership, User
 from toolhub.tenants.rows.connections import give_back_connection
 from toolhub.tenants.rows.scope import organisation_scope
+from toolhub.tenants.times import shown_as
 
 
 @dataclass
@@ -107,7 +108,8 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: ShownReply) 
             shown.draw(turn)
             show_cards(member, [turn])
             context = {"turn": turn, "organisation": member.organisation} | rights_in(member, turn.session)
-            return turn, render_to_string("sessions/doors/chats/_turn.html", context)
+            with shown_as(member.organisation):
+                return turn, render_to_string("sessions/doors/chats/_turn.html", context)
     except Http404:
         return None, ""
     finally:

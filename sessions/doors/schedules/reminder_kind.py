@@ -7,23 +7,28 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
-from django.utils import timezone
+from django.utils.timezone import get_current_timezone_name, localtime
 from rest_framework import serializers
 
 from capabilities.running.records.forms import RecordForm, moment_field, text_field
-from capabilities.running.records.kind import Kind, RecordLine, State, day
+from capabilities.running.records.kind import Kind, RecordLine, State
 from capabilities.running.records.serializers import identity, moment, number
 from sessions.doors.schedules.reminders import REMINDER_TEXT, change_reminder
 from sessions.models import Reminder
+from toolhub.tenants.times import day_and_time
 
 
 class ReminderForm(RecordForm):
     text = text_field(REMINDER_TEXT, 2)
-    due_at = moment_field(label="When", help_text="In UTC.")
+    due_at = moment_field(label="When")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["due_at"].help_text = f"In {get_current_timezone_name()}."
 
     @classmethod
     def initial_of(cls, shown: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(shown) | {"due_at": datetime.fromisoformat(shown["due_at"]).replace(tzinfo=None)}
+        return dict(shown) | {"due_at": localtime(datetime.fromisoformat(shown["due_at"])).replace(tzinfo=None)}
 
 
 class ReminderIn(serializers.Serializer[Any]):
@@ -39,8 +44,8 @@ class ReminderOut(ReminderIn):
 
 
 def _reminder(reminder: Reminder) -> RecordLine:
-    due = timezone.localtime(reminder.due_at)
-    return RecordLine(reminder.text, facts=(f"{day(due)}, {due:%H:%M %Z}",), is_done=reminder.fired_at is not None)
+    when = f"{day_and_time(reminder.due_at)} {localtime(reminder.due_at):%Z}"
+    return RecordLine(reminder.text, facts=(when,), is_done=reminder.fired_at is not None)
 
 
 REMINDERS = Kind(

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import Sum
 from django.urls import reverse
+from django.utils import timezone
 
 from capabilities.access.policies.queries import policies_with_warnings
 from capabilities.agents.hooks.queries import hook_numbers
@@ -134,8 +135,8 @@ def own_requests(member: Membership) -> list[GrantRequest]:
 
 
 def changes_today(member: Membership, now: datetime) -> Sequence[ShownEntry]:
-    """Return the last entries of the audit of today (UTC). One query, and one for each kind of thing among them."""
-    return trail_page(AuditFilter(since=now.date()), member, limit=SHOWN).rows
+    """Return the last entries of the audit of today. One query, and one for each kind of thing among them."""
+    return trail_page(AuditFilter(since=timezone.localdate(now)), member, limit=SHOWN).rows
 
 
 # -- What fails -------------------------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
+from django.utils import timezone
 
 from toolhub.tenants.audit.sentences import Sentence, sentence_of
 from toolhub.tenants.models import AuditEntry, Membership
@@ -25,8 +26,8 @@ MOST_LINES, PART = 100_000, 500
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """Part of the actor's address, the beginning of an action, a kind or part of the name of a target, days (UTC, both
-    inclusive), text anywhere in an entry, and the id of a target."""
+    """Part of the actor's address, the beginning of an action, a kind or part of the name of a target, days (both
+    inclusive; of the page’s time zone, UTC for REST), text anywhere in an entry, and the id of a target."""
 
     actor: str = ""
     action: str = ""
@@ -65,7 +66,7 @@ def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
 
 
 def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time.min, UTC)
+    return datetime.combine(day, time.min, timezone.get_current_timezone())
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from toolhub.tenants.organisation.writes import MAX_NAME, OrganisationContent, u
 from toolhub.tenants.people.api import refused
 from toolhub.tenants.people.writes import Forbidden
 from toolhub.tenants.rest.api import ErrorOut, api_member, checked, unknown
+from toolhub.tenants.times import LANGUAGES
 
 
 class OrganisationIn(serializers.Serializer[Any]):
@@ -24,6 +25,7 @@ class OrganisationIn(serializers.Serializer[Any]):
     time_zone = serializers.CharField(
         max_length=64, required=False, help_text="An IANA name such as `Europe/Berlin`. Needs the right `budgets`."
     )
+    date_language = serializers.ChoiceField(LANGUAGES, required=False, help_text="How pages write dates.")
     has_assistant = serializers.BooleanField(
         required=False,
         help_text="Whether it has the personal assistant. What members keep with it stays while it is off. Needs the "
@@ -34,7 +36,10 @@ class OrganisationIn(serializers.Serializer[Any]):
 class OrganisationOut(serializers.Serializer[Organisation]):
     slug = serializers.CharField(help_text="Its name in addresses.")
     name = serializers.CharField()
-    time_zone = serializers.CharField(help_text="Where its days and months begin, as an IANA name.")
+    time_zone = serializers.CharField(
+        help_text="As an IANA name: pages show times in it, and days and months begin by it. REST answers in UTC."
+    )
+    date_language = serializers.CharField(help_text="How pages write dates.")
     has_assistant = serializers.BooleanField(help_text="Whether it has the personal assistant.")
 
 

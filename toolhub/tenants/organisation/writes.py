@@ -1,9 +1,8 @@
-"""The audited write of an organisation's settings: name, time zone, and whether it has the personal assistant."""
+"""The audited write of an organisation's settings: name, time zone, dates, and the personal assistant."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from toolhub.tenants.access import check_right
 from toolhub.tenants.audit.writes import record
@@ -14,6 +13,8 @@ from toolhub.tenants.provided import Provided
 
 #: Characters of a name.
 MAX_NAME = 100
+#: Settings that are on record here; another room has its own record of the time zone.
+OWN = ("name", "date_language", "has_assistant")
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class OrganisationContent:
 
     name: str
     time_zone: str
+    date_language: str
     has_assistant: bool
 
     @staticmethod
     def of(organisation: Organisation) -> OrganisationContent:
-        return OrganisationContent(organisation.name, organisation.time_zone, organisation.has_assistant)
+        own = (organisation.name, organisation.time_zone, organisation.date_language, organisation.has_assistant)
+        return OrganisationContent(*own)
 
 
 @Provided
@@ -53,20 +56,15 @@ def update_organisation(content: OrganisationContent, *, actor: Membership) -> O
     before = OrganisationContent.of(organisation)
     if content.time_zone != before.time_zone:
         set_time_zone(content.time_zone, actor=actor)
-    if (content.name, content.has_assistant) != (before.name, before.has_assistant):
-        organisation.name, organisation.has_assistant = content.name, content.has_assistant
-        organisation.save(update_fields=["name", "has_assistant"])
-        shown = _changed(before, content), _changed(content, before)
-        record("organisation.update", actor, actor=actor, before=shown[0], after=shown[1])
+    if changed := [name for name in OWN if getattr(content, name) != getattr(before, name)]:
+        for name in changed:
+            setattr(organisation, name, getattr(content, name))
+        organisation.save(update_fields=changed)
+        old, new = ({name: getattr(each, name) for name in changed} for each in (before, content))
+        record("organisation.update", actor, actor=actor, before=old, after=new)
     if content.has_assistant != before.has_assistant:
         check_right(actor, Right.CATALOGUE)
         (bring_assistant if content.has_assistant else set_assistant_aside)(organisation)
     organisation.time_zone = content.time_zone
     actor.organisation = organisation
     return organisation
-
-
-def _changed(of: OrganisationContent, other: OrganisationContent) -> dict[str, Any]:
-    """The name and the switch of one, where they are not the other's."""
-    names = ("name", "has_assistant")
-    return {name: getattr(of, name) for name in names if getattr(of, name) != getattr(other, name)}

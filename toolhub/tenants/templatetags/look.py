@@ -18,6 +18,7 @@ from django.utils.timezone import localtime, now
 from toolhub.durations import duration
 from toolhub.tenants.rows.cursors import sealed_place
 from toolhub.tenants.rows.money import rounded_dollars
+from toolhub.tenants.times import day, day_and_time, exact
 
 register = template.Library()
 
@@ -75,13 +76,16 @@ def ago(moment: datetime | None) -> SafeString | str:
     nearest."""
     if moment is None:
         return "never"
-    exact = localtime(moment)
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
-        exact.isoformat(timespec="seconds"),
-        exact.strftime("%-d %b %Y, %H:%M:%S %Z"),
+        localtime(moment).isoformat(timespec="seconds"),
+        exact(moment),
         naturaltime(_rounded(moment)),
     )
+
+
+register.filter("day", day)
+register.filter("day_and_time", day_and_time)
 
 
 def _rounded(moment: datetime) -> datetime:
