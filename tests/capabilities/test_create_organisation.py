@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -60,3 +61,18 @@ def test_invalid_arguments_create_no_organisation(
         make(name, slug=slug, admin=admin)
 
     assert list(Organisation.objects.values_list("slug", flat=True)) == ["acme"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "flags", "has_it"),
+    [(True, (), True), (False, (), False), (True, ("--no-assistant",), False), (False, ("--assistant",), True)],
+)
+def test_the_flag_says_whether_it_begins_with_the_assistant_else_the_setting(
+    settings: Any, setting: bool, flags: tuple[str, ...], has_it: bool
+) -> None:
+    settings.TOOLHUB_ASSISTANT = setting
+
+    printed = make("New", *flags, "--admin", "root@example.com")
+
+    assert Organisation.objects.get(slug="new").has_assistant is has_it
+    assert ("without" in printed) is not has_it

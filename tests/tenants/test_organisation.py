@@ -88,3 +88,29 @@ def test_the_zone_and_the_switch_need_a_right_of_their_own(bob: Membership, fiel
     assert answer.status_code == 403
     organisation = Organisation.objects.get(pk=bob.organisation_id)
     assert (organisation.time_zone, organisation.has_assistant) == ("UTC", True)
+
+
+def test_the_page_links_to_what_is_set_on_pages_that_the_reader_may_open(
+    client: Client, alice: Membership, bob: Membership
+) -> None:
+    with organisation_scope(bob.organisation_id):
+        AdminRight.objects.create(organisation=bob.organisation, membership=bob, right=Right.MEMBERS)
+    links: dict[int, list[str]] = {}
+    for member in (alice, bob):
+        client.force_login(member.user)
+        page = client.get(PAGE)
+        links[member.pk] = [reverse(each.view, args=["acme"]) for each in page.context["elsewhere"]]
+        assert [client.get(link).status_code for link in links[member.pk]] == [200] * len(links[member.pk])
+        assert all(f'href="{link}"' in page.content.decode() for link in links[member.pk])
+
+    assert (len(links[alice.pk]), len(links[bob.pk])) == (5, 2)
+
+
+def test_the_language_of_dates_is_changed_and_on_record(client: Client, alice: Membership) -> None:
+    client.force_login(alice.user)
+
+    client.post(PAGE, FORM | {"date_language": "de"})
+
+    with organisation_scope(alice.organisation_id):
+        entry = AuditEntry.objects.get(action="organisation.update")
+        assert (entry.before, entry.after) == ({"date_language": "en-gb"}, {"date_language": "de"})

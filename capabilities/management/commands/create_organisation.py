@@ -43,7 +43,9 @@ class Command(BaseCommand):
             raise CommandError(f"There is an organisation {slug} already.")
         is_known = User.objects.filter(email=email).exists()
         password = secrets.token_urlsafe(12)
-        create_organisation(name, slug, FirstAdmin(email, password), has_assistant=assistant)
+        member = create_organisation(name, slug, FirstAdmin(email, password), has_assistant=assistant)
         self.stdout.write(f"{name} is made, at /o/{slug}/. Its administrator is {email}.")
+        begins = "with" if member.organisation.has_assistant else "without"
+        self.stdout.write(f"It begins {begins} the personal assistant: switch it on its page Organisation.")
         if not is_known:
             self.stdout.write(f"Password, shown only now: {password}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -22,6 +22,35 @@ SWITCHED = {
 }
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Something that is set for the whole organisation on a page of its own."""
+
+    title: str
+    what: str
+    view: str
+    right: Right
+
+
+ELSEWHERE = (
+    Elsewhere("New members", "Their access and roles are chosen with each invitation.", "member_invite", Right.MEMBERS),
+    Elsewhere(
+        "Clients and tokens",
+        "A program may do what its token and the member it belongs to may.",
+        "token_list",
+        Right.MEMBERS,
+    ),
+    Elsewhere(
+        "Tools made by agents",
+        "Whether agents may make tools; each waits for approval.",
+        "approval_versions",
+        Right.APPROVE_CODE,
+    ),
+    Elsewhere("Calls", "Limits, and which calls a person is asked first.", "runtime_list", Right.POLICIES),
+    Elsewhere("Budgets", "What models without a price count.", "budget_rules", Right.BUDGETS),
+)
+
+
 @require_http_methods(["GET", "POST"])
 @signed_in
 def organisation_settings(request: MemberRequest, org: str) -> HttpResponse:
@@ -38,5 +67,6 @@ def organisation_settings(request: MemberRequest, org: str) -> HttpResponse:
             is_switched = content.has_assistant != current.has_assistant
             messages.success(request, SWITCHED[content.has_assistant] if is_switched else "Saved.")
             return redirect("organisation_settings", org)
-    context = {"form": form, "has_assistant": current.has_assistant}
+    elsewhere = [each for each in ELSEWHERE if member.reach(each.right)]
+    context = {"form": form, "has_assistant": current.has_assistant, "elsewhere": elsewhere}
     return render(request, "tenants/organisation_settings.html", context, status=422 if form.errors else 200)
