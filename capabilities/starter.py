@@ -249,7 +249,7 @@ def use_provider_of_environment(organisation: Organisation) -> Provider | None:
     model, _ = LanguageModel.objects.get_or_create(
         organisation=organisation, provider=provider, name=settings.OPENAI_MODEL
     )
-    waiting = Agent.objects.filter(organisation=organisation, model__provider__slug=OFFLINE)
+    waiting = Agent.every.filter(organisation=organisation, model__provider__slug=OFFLINE)
     for agent in without_choice(waiting.select_related("model__provider")):
         move_agent(agent, model, actor=None)
     return provider

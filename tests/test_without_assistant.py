@@ -24,12 +24,15 @@ from capabilities.catalogue.categories.queries import categories_page
 from capabilities.catalogue.tools.install import install_builtin
 from capabilities.choosing.pipeline.bringing import overrides_in
 from capabilities.choosing.pipeline.policies import rules_of
+from capabilities.common.refused import ChangeRefused
 from capabilities.contract.policy import PolicyLayer, filtered
+from capabilities.language_models.providers.writes import delete_model
 from capabilities.models import (
     Agent,
     AgentTool,
     AgentToolkit,
     Category,
+    LanguageModel,
     PolicyProfile,
     Role,
     RoleMode,
@@ -316,6 +319,20 @@ def test_an_agent_that_a_member_named_like_a_starter_agent_stays() -> None:
 
     with organisation_scope(admin.organisation_id):
         assert Agent.objects.get(slug="research").is_enabled
+
+
+def test_a_model_that_an_agent_set_aside_has_is_not_deleted() -> None:
+    admin = make("initech", has_assistant=True)
+    with organisation_scope(admin.organisation_id):
+        offline = Agent.objects.get(slug="chat").model
+        other = LanguageModel.objects.create(organisation=admin.organisation, provider=offline.provider, name="other")
+        Agent.objects.exclude(slug="research").update(model=other)
+
+    switch(admin, on=False)
+
+    with organisation_scope(admin.organisation_id), pytest.raises(ChangeRefused) as refusal:
+        delete_model(offline, actor=admin)
+    assert (refusal.value.code, "personal assistant" in str(refusal.value)) == ("in_use", True)
 
 
 def test_a_reminder_that_was_promised_is_delivered_without_it() -> None:

@@ -237,8 +237,10 @@ def _use_model(agent: Agent, model: LanguageModel, *, actor: Membership) -> None
 
 
 def _agents_text(users: Q) -> str:
-    """The first few names of these agents, as the beginning of a sentence; empty where there are none."""
-    names = list(Agent.objects.filter(users).order_by("name").values_list("name", flat=True)[:4])
+    """The first few names of these agents, those set aside too, as the beginning of a sentence; empty where there are
+    none."""
+    found = Agent.every.filter(users).order_by("name").values_list("name", "is_set_aside")[:4]
+    names = [f"{name} (of the personal assistant, which is off)" if aside else name for name, aside in found]
     return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 
