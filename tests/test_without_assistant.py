@@ -280,7 +280,7 @@ def test_an_agent_or_toolkit_of_their_own_stays_with_the_tools_that_are_left() -
     with organisation_scope(admin.organisation_id):
         web = list(Tool.objects.filter(category__name="web"))
         spawn = Tool.objects.get(name="spawn_agent")
-        empty, half = (make_agent(admin.organisation, slug=slug) for slug in ("empty", "half"))
+        empty, half = (make_agent(admin.organisation, slug=slug, starts_with_core=False) for slug in ("empty", "half"))
         toolkit = make_toolkit(admin.organisation, "outside", *web)
         for tool in web:
             give_tool(empty, tool)
@@ -310,7 +310,7 @@ def test_an_agent_that_a_member_named_like_a_starter_agent_stays() -> None:
     admin = make("initech", has_assistant=False)
     with organisation_scope(admin.organisation_id):
         model = Agent.objects.get(slug="chat").model
-        agent = create_agent(AgentContent("research", "Research", model), actor=admin)
+        agent = create_agent(AgentContent("research", "Research", model, starts_with_core=False), actor=admin)
     switch(admin, on=True)
     with organisation_scope(admin.organisation_id):
         give_tool(agent, Tool.objects.get(name="web_search"))

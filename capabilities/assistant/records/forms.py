@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -131,6 +131,12 @@ class EventForm(RecordForm):
             end -= timedelta(minutes=1)
         return dict(shown) | {"starts_at": start.replace(tzinfo=None), "ends_at": end.replace(tzinfo=None)}
 
+    def full_clean(self) -> None:
+        """Read the typed times as they are: an hour that the page's zone skips or has twice may be one of the
+        event's."""
+        with timezone.override(UTC):
+            super().full_clean()
+
     def clean_time_zone(self) -> str:
         name: str = self.cleaned_data["time_zone"]
         try:
@@ -140,8 +146,7 @@ class EventForm(RecordForm):
         return name
 
     def values(self) -> dict[str, Any]:
-        """Return the values with the typed times in the event's zone; the fields took them for times of the
-        server's."""
+        """Return the values with the typed times in the event's zone; the fields took them for times in UTC."""
         values = super().values()
         zone = ZoneInfo(values["time_zone"])
         start = values["starts_at"].replace(tzinfo=zone)
