@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django.db import models
+from django.db.models.lookups import Exact
 from django.db.models.signals import class_prepared
 from django.db.models.sql.where import WhereNode
 from django.dispatch import receiver
@@ -63,14 +64,14 @@ def _restrict_joins(sender: type[models.Model], **kwargs: Any) -> None:
         return
     for field in sender._meta.local_fields:
         if isinstance(field, models.ForeignKey):
-            field.remote_field.get_extra_restriction = partial(_of_join, sender)
-            field.get_extra_restriction = partial(_of_trimmed_join, sender)
+            field.remote_field.get_extra_restriction = partial(_of_join, sender)  # type: ignore[method-assign]
+            field.get_extra_restriction = partial(_of_trimmed_join, sender)  # type: ignore[method-assign]
 
 
 def _of_join(model: type[SetAside], alias: str, related_alias: str | None) -> WhereNode:
     """The condition on rows of the model, joined under this alias, as `ForeignObjectRel` asks for it."""
-    field = model._meta.get_field("is_set_aside")
-    return WhereNode([field.get_lookup("exact")(field.get_col(alias), False)])
+    column = model._meta.get_field("is_set_aside").get_col(alias)
+    return WhereNode([Exact(column, False)])
 
 
 def _of_trimmed_join(model: type[SetAside], alias: str | None, related_alias: str) -> WhereNode | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from django.utils import timezone
 
@@ -37,6 +37,8 @@ class Range:
 
 RANGES = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "12m": "12 months"}
 DEFAULT_RANGE = "30d"
+#: Writes a moment in words.
+Writer = Callable[[datetime], str]
 
 
 def range_of(key: str, zone_name: str, now: datetime) -> Range:
@@ -57,7 +59,7 @@ def range_of(key: str, zone_name: str, now: datetime) -> Range:
     return Range(key, periods, ends_at)
 
 
-def _period(start: datetime, zone: tzinfo, label: Callable[[date], str], title: Callable[[date], str]) -> Period:
+def _period(start: datetime, zone: tzinfo, label: Writer, title: Writer) -> Period:
     with timezone.override(zone):
         return Period(start, label(start), title(start))
 
@@ -66,5 +68,5 @@ def _short_moment(start: datetime) -> str:
     return f"{short_day(start)}, {clock(start)}"
 
 
-def _short_month(start: date) -> str:
+def _short_month(start: datetime) -> str:
     return month(start, with_year=False)

@@ -27,11 +27,14 @@ STAY = {
 }
 
 
+def keys(model: type[models.Model]) -> list[models.ForeignKey[Any, Any]]:
+    return [field for field in model._meta.concrete_fields if isinstance(field, models.ForeignKey)]
+
+
 def joined() -> list[tuple[type[models.Model], str, type[SetAside]]]:
     """Each way in which a query can come to rows that may be set aside from the other side of a foreign key."""
-    keys = [(model, key) for model in set_aside_models() for key in model._meta.concrete_fields if key.is_relation]
-    ways = [(key.related_model, key.remote_field, model) for model, key in keys if not key.remote_field.hidden]
-    return [(target, rel.name, model) for target, rel, model in ways]
+    ways = [(key.related_model, key.remote_field, model) for model in set_aside_models() for key in keys(model)]
+    return [(target, str(rel.name), model) for target, rel, model in ways if not rel.hidden]
 
 
 def sql(queryset: models.QuerySet[Any]) -> str:
@@ -62,8 +65,8 @@ def test_ways_to_join_are_found() -> None:
 
 
 def test_each_table_whose_rows_go_with_such_a_row_is_set_aside_with_it_or_says_why_not() -> None:
-    keys = [(model, key) for model in apps.get_models() for key in model._meta.concrete_fields if key.is_relation]
-    owning = [(model, key) for model, key in keys if key.remote_field.on_delete is models.CASCADE]
+    owning = [(model, key) for model in apps.get_models() for key in keys(model)]
+    owning = [(model, key) for model, key in owning if key.remote_field.on_delete is models.CASCADE]
     found = {model for model, key in owning if issubclass(key.related_model, SetAside)}
     open_ends = {model.__name__ for model in found if not issubclass(model, SetAside)}
 

@@ -40,5 +40,6 @@ def test_a_reminder_is_typed_and_shown_in_the_zone_of_the_page(client: Client, a
 
     assert "2036-01-03T00:30" in page
     assert "In Asia/Tokyo." in page
-    reminder.refresh_from_db()
+    with organisation_scope(alice.organisation_id):
+        reminder.refresh_from_db()
     assert reminder.due_at == due + timedelta(hours=1)
