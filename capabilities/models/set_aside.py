@@ -71,7 +71,7 @@ def _restrict_joins(sender: type[models.Model], **kwargs: Any) -> None:
 def _of_join(model: type[SetAside], alias: str, related_alias: str | None) -> WhereNode:
     """The condition on rows of the model, joined under this alias, as `ForeignObjectRel` asks for it."""
     column = model._meta.get_field("is_set_aside").get_col(alias)
-    return WhereNode([Exact(column, False)])
+    return WhereNode([Exact(column, False)])  # type: ignore[list-item]
 
 
 def _of_trimmed_join(model: type[SetAside], alias: str | None, related_alias: str) -> WhereNode | None:

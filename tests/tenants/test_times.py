@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from tests.cast import make_token
 from tests.paths import ROOT
-from tests.test_tenancy_routes import ADDRESSES, GUARDED, ROUTES, TwoOrganisations, ask, world  # noqa: F401
+from tests.test_tenancy_routes import ADDRESSES, GUARDED, ROUTES, TwoOrganisations, ask, filled, world  # noqa: F401
 from toolhub.tenants import times
 from toolhub.tenants.models import Membership, Organisation
 

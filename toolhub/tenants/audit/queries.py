@@ -27,7 +27,7 @@ MOST_LINES, PART = 100_000, 500
 @dataclass(frozen=True)
 class AuditFilter:
     """Part of the actor's address, the beginning of an action, a kind or part of the name of a target, days (both
-    inclusive; of the page’s time zone, UTC for REST), text anywhere in an entry, and the id of a target."""
+    inclusive; of the page's time zone, UTC for REST), text anywhere in an entry, and the id of a target."""
 
     actor: str = ""
     action: str = ""

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0001_version_1_0'),
+        ('tenants', '0002_audit_by_target'),
     ]
 
     operations = [

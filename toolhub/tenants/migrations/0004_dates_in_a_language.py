@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0002_the_assistant_can_be_off'),
+        ('tenants', '0003_the_assistant_can_be_off'),
     ]
 
     operations = [
