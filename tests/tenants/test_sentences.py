@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import csv
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -198,7 +200,7 @@ def test_no_cell_of_the_file_is_a_formula(alice: Membership, in_acme: Organisati
     alice.user.save()
     record("member.add", alice, actor=alice, after={"email": "x"})
 
-    (line,) = csv.DictReader(text_of(csv_parts(in_acme.pk, AuditFilter())).splitlines())
+    (line,) = csv.DictReader(text_of(csv_parts(in_acme, AuditFilter())).splitlines())
 
     assert (line["target"], line["sentence"][:5]) == ("'=1+1", "'=1+1")
 
@@ -211,7 +213,7 @@ def test_a_file_of_several_parts_has_every_entry_once(
     for _ in range(5):
         record("member.add", alice, actor=alice)
 
-    lines = list(csv.DictReader(text_of(csv_parts(in_acme.pk, AuditFilter())).splitlines()))
+    lines = list(csv.DictReader(text_of(csv_parts(in_acme, AuditFilter())).splitlines()))
 
     assert [line["number"] for line in lines] == ["5", "4", "3", "2", "1"]
 
@@ -275,3 +277,20 @@ def test_sentences_of_more_actors_take_no_more_queries(
         counts.append(len(queries))
 
     assert len(set(counts)) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("zone", "found"), [("UTC", 0), ("Pacific/Kiritimati", 1)])
+def test_days_of_the_filter_begin_in_the_zone_of_the_page(
+    client: Client, alice: Membership, in_acme: Organisation, zone: str, found: int
+) -> None:
+    Organisation.objects.filter(pk=in_acme.pk).update(time_zone=zone)
+    with patch("toolhub.tenants.audit.writes.timezone.now", return_value=datetime(2026, 3, 7, 15, tzinfo=UTC)):
+        record("tool.disable", alice, actor=alice)
+    client.force_login(alice.user)
+
+    shown = client.get(AUDIT + "?since=2026-03-08&until=2026-03-08").content.decode()
+    sent = client.get(AUDIT + "csv/?since=2026-03-08&until=2026-03-08")
+
+    assert len(list(csv.DictReader(text_of(sent).splitlines()))) == found
+    assert shown.count('title="8 Mar 2026, 05:00:00') == found

@@ -11,10 +11,11 @@ from asgiref.sync import sync_to_async
 
 from toolhub.tenants.audit.queries import MOST_LINES, PART, AuditFilter, audit_entries
 from toolhub.tenants.audit.sentences import sentence_of
-from toolhub.tenants.models import AuditEntry
+from toolhub.tenants.models import AuditEntry, Organisation
 from toolhub.tenants.rows.connections import give_back_connection
 from toolhub.tenants.rows.scope import organisation_scope
 from toolhub.tenants.spreadsheets import as_text
+from toolhub.tenants.times import shown_as
 
 COLUMNS = (
     "number",
@@ -32,12 +33,13 @@ COLUMNS = (
 )
 
 
-async def csv_parts(organisation_id: int, wanted: AuditFilter) -> AsyncIterator[str]:
-    """A heading, then the entries, the newest first, up to MOST_LINES. A query for each PART of them."""
+async def csv_parts(organisation: Organisation, wanted: AuditFilter) -> AsyncIterator[str]:
+    """A heading, then the entries, the newest first, up to MOST_LINES. A query for each PART of them. The
+    days of the filter are those of the page."""
     yield _written([COLUMNS])
     behind: int | None = None
     for _ in range(MOST_LINES // PART):
-        text, behind = await _part(organisation_id, wanted, behind)
+        text, behind = await _part(organisation, wanted, behind)
         if text:
             yield text
         if behind is None:
@@ -45,10 +47,10 @@ async def csv_parts(organisation_id: int, wanted: AuditFilter) -> AsyncIterator[
 
 
 @sync_to_async
-def _part(organisation_id: int, wanted: AuditFilter, behind: int | None) -> tuple[str, int | None]:
+def _part(organisation: Organisation, wanted: AuditFilter, behind: int | None) -> tuple[str, int | None]:
     """Return the next lines, and the number of the last entry; None behind the end."""
     try:
-        with organisation_scope(organisation_id):
+        with organisation_scope(organisation), shown_as(organisation):
             entries = audit_entries(wanted)
             if behind is not None:
                 entries = entries.filter(number__lt=behind)

@@ -37,7 +37,7 @@ def audit_list(request: MemberRequest, org: str) -> HttpResponse:
 def audit_csv(request: MemberRequest, org: str) -> StreamingHttpResponse:
     """The entries that the address asks for as a file, the newest first."""
     member = member_or_404(request, right=Right.AUDIT)
-    parts = csv_parts(member.organisation_id, AuditFilterForm(request.GET).wanted())
+    parts = csv_parts(member.organisation, AuditFilterForm(request.GET).wanted())
     response = StreamingHttpResponse(parts, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="audit-{org}.csv"'
     return response
