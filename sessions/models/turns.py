@@ -70,6 +70,9 @@ class Door(models.TextChoices):
 class Turn(TenantModel):
     """One user message until its answer. The row is the queue: a worker that claims it owns it for one epoch."""
 
+    #: Whether the session's conversation goes on without it: set where turns are read for a page.
+    is_replaced = False
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="turns")
     #: Counts from 1 in its session; turns of one session run in this order, one at a time.
@@ -95,6 +98,11 @@ class Turn(TenantModel):
     door = models.CharField(max_length=10, choices=Door, blank=True, default="")
     #: It has no message: it goes on from what stands in front of it.
     is_continuation = models.BooleanField(default=False)
+
+    #: Ranges of turns before it that are not in its conversation: [[first, last], ...], in order, with turns of the
+    #: conversation between them. The turn behind the last of each took the place of the first. A turn has the ranges
+    #: of the turn that it goes on from.
+    passed_over = models.JSONField(default=list, blank=True)
 
     #: Nobody answers what its calls would ask a person, as the agent says that a client named: tools of which each call
     #: asks are left out, and a call that asks is refused. A turn by delegation has it of the turn above.
@@ -209,6 +217,34 @@ class Turn(TenantModel):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_STATUSES
+
+    @property
+    def replaces(self) -> int | None:
+        """Number of the turn whose place it takes in the conversation; None for one that only goes on."""
+        first, last = self.passed_over[-1] if self.passed_over else (0, 0)
+        return first if first and last == self.seq - 1 else None
+
+    def passing_over(self, first: int, last: int) -> list[list[int]]:
+        """Return its ranges with one more behind them, as a turn has them that leaves these out as well."""
+        ranges: list[list[int]] = self.passed_over
+        if first > last:
+            return ranges
+        if ranges and ranges[-1][1] == first - 1:
+            return [*ranges[:-1], [ranges[-1][0], last]]
+        return [*ranges, [first, last]]
+
+    def passes_over(self, seq: int) -> bool:
+        """Return whether the turn of this number stands before it and not in its conversation."""
+        return any(first <= seq <= last for first, last in self.passed_over)
+
+    def in_front(self, first: int = 1) -> list[range]:
+        """Return the numbers, from `first` on, of the turns that its conversation goes on from, in order."""
+        found = []
+        for begin, end in [*self.passed_over, [self.seq, self.seq]]:
+            if first < begin:
+                found.append(range(first, begin))
+            first = max(first, end + 1)
+        return found
 
     @property
     def is_quick_question(self) -> bool:

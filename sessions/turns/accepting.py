@@ -91,6 +91,19 @@ class ClientAsks:
         )
 
 
+@dataclass(frozen=True)
+class Branch:
+    """Where a turn leaves the conversation: in the place of an ended turn of the session, or behind one that is not in
+    the conversation any more. All turns from there on stay on record, and none of them is in the conversation."""
+
+    turn: Turn
+    is_behind: bool = False
+
+    def passed_over(self, last: int) -> list[list[int]]:
+        """Return the ranges of a turn behind the `last` that leaves the conversation here."""
+        return self.turn.passing_over(self.turn.seq + self.is_behind, last)
+
+
 def accept(
     session: ChatSession,
     message: str,
@@ -100,18 +113,20 @@ def accept(
     idempotency_key: str = "",
     origin_key: str = "",
     without_tools: bool = False,
+    branch: Branch | None = None,
     asks: ClientAsks | None = None,
 ) -> Accepted:
     """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
-    `without_tools`: a quick question, answered by one model call that carries no tools; so is what a person writes in
-    a session whose tools are off. `asks` comes with a turn of the gateway's; without a message it goes on from what
+    `without_tools`: a quick question, answered by one model call that carries no tools; so is what a person writes
+    in a session whose tools are off. `asks` comes with a turn of the gateway's; without a message it goes on from what
     stands in front of it.
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
     Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `agent_not_offered`,
-    `child_session`, `client_session`, and `deleted`; NoRoom where too many turns of the member or of the organisation
-    wait already, a budget that stops turns has nothing left, or as many turns run as may at once.
+    `child_session`, `client_session`, `turn_open` (the one of the `branch`), and `deleted`; NoRoom where too many
+    turns of the member or of the organisation wait already, a budget that stops turns has nothing left, or as many
+    turns run as may at once.
     """
     agent = agent or session.agent
     message = storable(message)
@@ -134,13 +149,15 @@ def accept(
         raise Conflict("child_session", "An agent opened this session for a part of its work; nobody else writes here.")
     if takes_calls_alone(session) and (asks is None or asks.call is None):
         raise Conflict("client_session", "Calls of an MCP client stand in this session: write in one of your own.")
+    if branch is not None and branch.turn.is_open:
+        raise Conflict("turn_open", "That turn has not ended yet: stop it first.")
     for _ in range(ACCEPT_TRIES):
         full = None
         refusal = _why_not(agent, member)
         if refusal is None:
             try:
                 with transaction.atomic():
-                    return Accepted(_insert(new, asks), created=True)
+                    return Accepted(_insert(new, asks, branch), created=True)
             except NoRoom as error:
                 full = error
             except ChatSession.DoesNotExist as gone:
@@ -151,7 +168,7 @@ def accept(
         for name, key in keys.items():
             known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
             if known is not None:
-                return Accepted(_same_request(known, new, asks), created=False)
+                return Accepted(_same_request(known, new, asks, branch), created=False)
         if refusal is not None:
             raise refusal
         if full is not None:
@@ -180,16 +197,20 @@ def _kept() -> QuerySet[ChatSession, Any]:
 
 
 def _places() -> QuerySet[ChatSession, Any]:
-    """The session's last number, how many turns of the organisation and of the member wait, whether the organisation
-    has budgets, its registry version, and the moment by the database's clock."""
-    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+    """The session's last number, the turns that are not in its conversation, how many turns of the organisation and of
+    the member wait, whether the organisation has budgets, its registry version, and the moment by the database's
+    clock."""
+    last = Turn.objects.filter(session=OuterRef("pk")).order_by("-seq")
+    seq, passed_over = (Subquery(last.values(name)[:1]) for name in ("seq", "passed_over"))
     queued = Turn.objects.filter(organisation=OuterRef("organisation"), status=TurnStatus.QUEUED).order_by()
     waiting = queued.values("organisation").annotate(count=Count("pk")).values("count")
     of_member = queued.filter(membership=param(Turn, "membership", "member"))
     mine = of_member.values("membership").annotate(count=Count("pk")).values("count")
     budgets = Budget.objects.filter(organisation=OuterRef("organisation"), is_enabled=True)
-    counts = (Coalesce(Subquery(each), 0) for each in (last, waiting, mine))
-    return _kept().values_list(*counts, Exists(budgets), F("organisation__registry_version"), Now())
+    counts = (Coalesce(Subquery(each), 0) for each in (waiting, mine))
+    return _kept().values_list(
+        Coalesce(seq, 0), passed_over, *counts, Exists(budgets), F("organisation__registry_version"), Now()
+    )
 
 
 _PLACES = Select(_places)
@@ -206,17 +227,18 @@ def admit_turn(waiting: int, mine: int) -> None:
         raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
 
 
-def _insert(turn: Turn, asks: ClientAsks | None) -> Turn:
+def _insert(turn: Turn, asks: ClientAsks | None, branch: Branch | None) -> Turn:
     session = turn.session
     places = _PLACES.rows(session=session.pk, member=turn.membership_id)
     if not places:
         raise ChatSession.DoesNotExist
-    last, waiting, mine, has_budgets, version, now = places[0]
+    last, passed_over, waiting, mine, has_budgets, version, now = places[0]
     admit_turn(waiting, mine)
     if has_budgets:
         charged = charged_for(session, turn.membership_id, turn.agent_id, version)
         check_room(budgets_of(turn.organisation_id, version), charged, now)
     turn.seq = last + 1
+    turn.passed_over = branch.passed_over(last) if branch else passed_over or []
     insert_turn(turn)
     if asks is not None:
         _REQUEST.add(asks.row(turn))
@@ -247,11 +269,14 @@ def title_of(message: str) -> str:
 _SAME = ("session_id", "agent_id", "message", "is_quick_question", "door")
 
 
-def _same_request(known: Turn, new: Turn, asks: ClientAsks | None) -> Turn:
+def _same_request(known: Turn, new: Turn, asks: ClientAsks | None, branch: Branch | None) -> Turn:
     if asks is not None and known.asked is not None:
         is_same = known.asked.digest == asks.digest
     else:
         is_same = all(getattr(known, name) == getattr(new, name) for name in _SAME)
+        is_same = is_same and (
+            known.passed_over == branch.passed_over(known.seq - 1) if branch else known.replaces is None
+        )
     if not is_same:
         raise Conflict(
             "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."

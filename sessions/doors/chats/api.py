@@ -8,7 +8,7 @@ from uuid import UUID
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -18,7 +18,7 @@ from capabilities.choosing.pipeline.routing import is_routed
 from capabilities.common.api import checked_part
 from capabilities.models import Agent, RoutingMode
 from sessions.access import check_may_touch, session_or_404
-from sessions.doors.chats.queries import MAX_SEARCH, sessions_page
+from sessions.doors.chats.queries import MAX_SEARCH, branch_at, sessions_page
 from sessions.doors.chats.turns_api import TurnOut, shown
 from sessions.doors.chats.writes import change_session, delete_session, open_session
 from sessions.models import KEPT, ChatSession, SessionClient
@@ -80,6 +80,23 @@ class TurnIn(serializers.Serializer[Any]):
     without_tools = serializers.BooleanField(
         default=False, help_text="A quick question: no tools are sent, and the model answers in one call."
     )
+
+    replaces = serializers.UUIDField(
+        required=False,
+        help_text="An ended turn of the session whose place this one takes: it stays on record with those behind it, "
+        "and none of them is in the conversation any more.",
+    )
+    follows = serializers.UUIDField(
+        required=False,
+        help_text="An ended turn of the session that this one goes on from, such as a replaced one: turns behind it "
+        "stay on record, and are not in the conversation any more. Not together with `replaces`.",
+    )
+
+    def validate(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        if {"replaces", "follows"} <= wanted.keys():
+            text = "A message has one place: `replaces` or `follows`."
+            raise ValidationError({"follows": ErrorDetail(text, "invalid")})
+        return wanted
 
     def validate_message(self, message: str) -> str:
         if not message.strip():
@@ -282,6 +299,7 @@ class SessionTurns(APIView):
                 agent=agent_to_ask(member, wanted["agent"]) if "agent" in wanted else None,
                 idempotency_key=idempotency_key(request),
                 without_tools=wanted["without_tools"],
+                branch=branch_at(session, replaces=wanted.get("replaces"), follows=wanted.get("follows")),
             )
         except ledger.NoRoom as full:
             raise Refused(full.code, str(full), status_code=429, wait=full.retry_after) from full

@@ -85,6 +85,9 @@ class MessageForm(forms.Form):
     )
     #: Value of the button "Quick question".
     without_tools = forms.BooleanField(required=False)
+    #: The turn whose place the message takes, or the one behind which it goes on, by its key.
+    replaces = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
+    follows = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
     key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
 
     def __init__(

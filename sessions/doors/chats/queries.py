@@ -36,6 +36,7 @@ from sessions.models import (
     Turn,
     TurnEvent,
 )
+from sessions.turns.accepting import Branch
 from sessions.turns.leases import first_open_seq
 from toolhub.tenants.models import ApiToken, Membership, Right
 from toolhub.tenants.rows.keyset import Keyset, Page
@@ -175,15 +176,36 @@ class TurnsPage:
 
 
 def turns_page(session: ChatSession, *, before: int | None = None, limit: int = TURNS_A_PAGE) -> TurnsPage:
-    """The session's last turns, or the last ones before a number. Two queries."""
+    """The session's last turns, or the last ones before a number. Two queries, or three."""
     turns = shown_turns().filter(session=session).order_by("-seq")
     if before is not None:
         turns = turns.filter(seq__lt=before)
     found = list(turns[: limit + 1])
     page = found[:limit][::-1]
+    _mark_replaced(page, page[-1] if page and before is None else None)
     share_markdown(page)
     share_files(page)
     return TurnsPage(page, page[0].seq if len(found) > limit else None)
+
+
+def _mark_replaced(turns: Sequence[Turn], last: Turn | None) -> None:
+    """Mark the turns that the session's last one passes over. One query where that one is not given."""
+    if last is None and turns:
+        last = Turn.objects.filter(session=turns[0].session_id).order_by("-seq").only("passed_over").first()
+    for turn in turns:
+        turn.is_replaced = last is not None and last.passes_over(turn.seq)
+
+
+def branch_at(session: ChatSession, *, replaces: UUID | None = None, follows: UUID | None = None) -> Branch | None:
+    """Return where a message leaves the session's conversation: in the place of a turn, or behind one; None where it
+    goes on from the end. One query. Raises Http404."""
+    turn_id = replaces or follows
+    if turn_id is None:
+        return None
+    turn = Turn.objects.select_related("agent").filter(session=session, pk=turn_id).first()
+    if turn is None:
+        raise Http404("No such turn.")
+    return Branch(turn, is_behind=replaces is None)
 
 
 def turns_after(session: ChatSession, seq: int) -> Sequence[Turn]:

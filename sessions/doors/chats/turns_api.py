@@ -73,6 +73,13 @@ class TurnOut(serializers.Serializer[Turn]):
     id = serializers.UUIDField(source="pk")
     session = serializers.UUIDField(source="session_id")
     seq = serializers.IntegerField()
+    replaces = serializers.IntegerField(
+        allow_null=True, help_text="The `seq` of the turn whose place it took in the conversation, if it took one's."
+    )
+    passed_over: Any = serializers.ListField(
+        child=serializers.ListField(child=serializers.IntegerField(), min_length=2, max_length=2),
+        help_text="Turns before it that are not in its conversation: the first and the last `seq` of each range.",
+    )
     agent = serializers.CharField(source="agent.slug")
     parent_turn = serializers.UUIDField(
         source="session.parent_turn_id", allow_null=True, help_text="The turn that waits for this one, if one does."

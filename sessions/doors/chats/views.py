@@ -10,12 +10,14 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import HttpResponse, HttpResponseBase
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect
 
 from capabilities.choosing.pipeline.permissions import may_use_nothing
+from capabilities.models import Agent
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.asking.approvals.cards import show_cards
 from sessions.doors.chats.client_requests import sent_with
@@ -23,6 +25,7 @@ from sessions.doors.chats.forms import CLIENTS, MessageForm, NewSessionForm, Ses
 from sessions.doors.chats.live import watch_turn
 from sessions.doors.chats.queries import (
     ALL_CHARS,
+    branch_at,
     client_request_or_404,
     client_token,
     notices_of,
@@ -41,6 +44,7 @@ from sessions.selection.examples import examples_for
 from sessions.selection.loading.panel import panel_of
 from sessions.selection.loading.queries import around
 from sessions.turns import accepting, ledger
+from sessions.turns.accepting import Branch
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -94,10 +98,11 @@ def _session_page(
     request: MemberRequest, member: Membership, session: ChatSession, form: MessageForm | None = None, status: int = 200
 ) -> HttpResponse:
     before = request.GET.get("before", "")
+    branch = _branch(request, session) if form is None and may_write(member, session) else None
     page = turns_page(session, before=int(before) if before.isdecimal() and len(before) < 10 else None)
     beside = around(session, session.agent, member)
     show_cards(member, page.turns)
-    speaks = (page.turns[-1].agent if page.turns else session.agent).slug
+    speaks = page.turns[-1].agent if page.turns else session.agent
     panel = panel_of(member, session, session.agent, beside)
     offered = not page.turns and not before and may_write(member, session)
     context = (
@@ -111,12 +116,30 @@ def _session_page(
             "client_token": client_token(session),
             "removed_at": session.active_at + timedelta(days=settings.TOOLHUB_THROWAWAY_DAYS),
             "may_use_nothing": session.membership_id == member.pk and may_use_nothing(member),
-            "form": form or MessageForm(member=member, initial={"agent": speaks}, agents=beside.agents),
+            "form": form or MessageForm(member=member, initial=_initial(speaks, branch), agents=beside.agents),
         }
         | rights_in(member, session)
         | _notices(session)
     )
     return render(request, "sessions/doors/chats/session_detail.html", context, status=status)
+
+
+def _branch(request: MemberRequest, session: ChatSession) -> Branch | None:
+    """Where the message to be written leaves the conversation, as the address says. Raises Http404."""
+    try:
+        places = {name: UUID(request.GET[name]) for name in ("replaces", "follows") if name in request.GET}
+    except ValueError:
+        raise Http404("No such turn.") from None
+    return branch_at(session, **places)
+
+
+def _initial(agent: Agent, branch: Branch | None) -> dict[str, Any]:
+    """Return what the field for a message begins with; `agent` gets it where no turn says another."""
+    if branch is None:
+        return {"agent": agent.slug}
+    turn = branch.turn
+    place = {"follows": turn.pk} if branch.is_behind else {"message": turn.message, "replaces": turn.pk}
+    return {"agent": turn.agent.slug} | place
 
 
 @require_http_methods(["GET", "POST"])
@@ -209,6 +232,7 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     form = MessageForm(request.POST, member=member)
     if not form.is_valid():
         return _refused_message(request, member, session, form)
+    branch = branch_at(session, **{name: form.cleaned_data[name] for name in ("replaces", "follows")})
     try:
         accepted = accepting.accept(
             session,
@@ -217,12 +241,16 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
             agent=form.cleaned_data["agent"],
             idempotency_key=form.idempotency_key(),
             without_tools=form.cleaned_data["without_tools"],
+            branch=branch,
         )
     except ledger.Conflict as error:
         form.add_error("message", str(error))
         return _refused_message(request, member, session, form)
+    address = f"{reverse('session_detail', args=[org, session.pk])}#turn-{accepted.turn.pk}"
     if not request.htmx:
-        return redirect(f"{reverse('session_detail', args=[org, session.pk])}#turn-{accepted.turn.pk}")
+        return redirect(address)
+    if branch:  # other turns of the page look otherwise now
+        return HttpResponseClientRedirect(address)
     session.refresh_from_db(fields=["title"])
     context = {
         "session": session,

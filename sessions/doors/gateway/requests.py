@@ -225,12 +225,13 @@ def _words(messages: Sequence[Message]) -> list[Words]:
 
 
 def stored_words(session: ChatSession) -> list[Words] | None:
-    """Return role and words of each message of the session's turns; None where one is open, or where there are too
-    many. Three queries."""
+    """Return role and words of each message of the session's conversation; None where a turn is open, or where there
+    are too many. Three queries."""
     turns = list(session.turns.order_by("-seq")[: MAX_COMPARED + 1])
     if len(turns) > MAX_COMPARED or any(turn.status in OPEN_STATUSES for turn in turns):
         return None
-    requests = ClientRequest.objects.filter(turn__session=session, earlier__isnull=False).order_by("-turn__seq")
+    turns = [turn for turn in turns if not turns[0].passes_over(turn.seq)]
+    requests = ClientRequest.objects.filter(turn__in=turns, earlier__isnull=False).order_by("-turn__seq")
     begin = requests.values_list("turn__seq", "earlier").first()
     found = _words(begin[1] or ()) if begin else []
     texts = answers_by_turn(turns)

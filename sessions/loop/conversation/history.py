@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from django.db.models import QuerySet
 
 from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.clients.requests import TOOLS
@@ -32,14 +36,17 @@ OUTCOME_UNKNOWN = json.dumps(
 #: In the order of the models' own columns, as `from_db` takes them.
 _OF_TURN = ("message", "status", "answer", "error_code", "door", "is_continuation")
 _OF_STEP = ("id", "kind", "status", "round", "text", "tool_calls", "origin", "extras", "call_index", "result_sent")
-#: A row for each step of each turn, and one for a turn without steps.
+
+
+def _steps_of(**turns: Any) -> QuerySet[Turn, Any]:
+    """A row for each step of each turn, and one for a turn without steps."""
+    rows = Turn.objects.filter(**turns).order_by("seq", "steps__index")
+    return rows.values_list("seq", *_OF_TURN, *(f"steps__{name}" for name in _OF_STEP))
+
+
 _PAST = Select(
-    lambda: (
-        Turn.objects.filter(
-            session=param(Turn, "session"), seq__gte=param(Turn, "seq", "first"), seq__lt=param(Turn, "seq", "before")
-        )
-        .order_by("seq", "steps__index")
-        .values_list("seq", *_OF_TURN, *(f"steps__{name}" for name in _OF_STEP))
+    lambda: _steps_of(
+        session=param(Turn, "session"), seq__gte=param(Turn, "seq", "first"), seq__lt=param(Turn, "seq", "before")
     )
 )
 
@@ -63,7 +70,9 @@ class Past:
     def __init__(self, turn: Turn, model: ResolvedModel) -> None:
         self.turn, self.model = turn, model
         #: The number of the turn that they begin with: what an earlier call left out stays out.
-        self.first = min(first_turn(turn), turn.seq)
+        first = first_turn(turn)
+        front = turn.in_front(1 if turn.passes_over(first) else first)
+        self.first = front[0].start if front else turn.seq
         #: The messages of the turn's last request.
         self.sent: Sequence[Message] = ()
         #: Tokens that the messages of a request may take since the provider found one too long; and what it said then.
@@ -93,7 +102,7 @@ class Past:
             return earlier_blocks(asked.earlier, self.turn.seq)
         if self.turn.seq == self.first:
             return []
-        turns, steps = self._read(max(self.first, self.turn.seq - MAX_TURNS - 1))
+        turns, steps = self._read()
         request = self._begin(turns)
         found = earlier_blocks(request.earlier or (), request.turn.seq) if request is not None else []
         begin = request.turn.seq if request is not None else 0
@@ -109,11 +118,11 @@ class Past:
                 found.append(Block(seq, messages))
         return found
 
-    def _read(self, first: int) -> tuple[dict[int, Turn], dict[int, list[Step]]]:
-        """The turns from this number on, and their steps, by number. One query."""
+    def _read(self) -> tuple[dict[int, Turn], dict[int, list[Step]]]:
+        """The turns in front, one more than are ever sent, and their steps, by number. One query."""
         turns: dict[int, Turn] = {}
         steps: dict[int, list[Step]] = defaultdict(list)
-        for seq, *row in _PAST.rows(session=self.turn.session_id, first=first, before=self.turn.seq):
+        for seq, *row in self._rows():
             of_turn, of_step = row[: len(_OF_TURN)], row[len(_OF_TURN) :]
             if seq not in turns:
                 turns[seq] = Turn.from_db(self.turn._state.db, _OF_TURN, of_turn)
@@ -122,6 +131,16 @@ class Past:
                 steps[seq].append(Step.from_db(self.turn._state.db, _OF_STEP, of_step))
         return turns, steps
 
+    @property
+    def _front(self) -> list[range]:
+        return self.turn.in_front(self.first)
+
+    def _rows(self) -> Iterable[Sequence[Any]]:
+        ranges = last_numbers(self._front)
+        if len(ranges) == 1:
+            return _PAST.rows(session=self.turn.session_id, first=ranges[0].start, before=ranges[0].stop)
+        return _steps_of(session=self.turn.session_id, seq__in=list(chain.from_iterable(ranges)))
+
     def _begin(self, turns: Mapping[int, Turn]) -> ClientRequest | None:
         """The last request among these turns whose client held the conversation. One query for a session of the
         gateway, else none."""
@@ -129,7 +148,7 @@ class Past:
         if not numbers:
             return None
         requests = ClientRequest.objects.filter(turn__session=self.turn.session_id, earlier__isnull=False)
-        requests = requests.filter(turn__seq__gte=numbers[0], turn__seq__lt=self.turn.seq)
+        requests = requests.filter(turn__seq__in=numbers)
         return requests.select_related("turn").only("earlier", "turn__seq").order_by("-turn__seq").first()
 
     @cached_property
@@ -147,7 +166,8 @@ class Past:
         over = len(self.blocks) - count
         own = self._found[-1].first if self.goes_on_from else self.turn.seq
         first = self.blocks[over].first if count else own
-        left_out, self.first = max(over, first - self.first), first
+        left_out = sum(min(each.stop, first) - each.start for each in self._front if each.start < first)
+        left_out, self.first = max(over, left_out), first
         if over:
             self.sizes = self.sizes[over:]
             self.blocks = self.blocks[over:]
@@ -158,6 +178,16 @@ class Past:
         tokens = sum(tokens_of_blocks([[message] for message in self.sent], self.encoding))
         self.most_sent, self.refusal = tokens // 2, refusal
         return tokens
+
+
+def last_numbers(ranges: Sequence[range], most: int = MAX_TURNS + 1) -> list[range]:
+    """Return the last `most` numbers of ranges in order, as ranges in order."""
+    found: list[range] = []
+    for numbers in reversed(ranges):
+        if most > 0:
+            found.append(numbers[-most:])
+        most -= len(numbers)
+    return found[::-1]
 
 
 def earlier_blocks(messages: Sequence[Message], first: int) -> list[Block]:

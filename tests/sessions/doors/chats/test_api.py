@@ -174,6 +174,8 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "id": str(turn.pk),
         "session": str(session.pk),
         "seq": 1,
+        "replaces": None,
+        "passed_over": [],
         "agent": "starter",
         "door": "",
         "parent_turn": None,
