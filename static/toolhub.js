@@ -150,7 +150,9 @@
       requestAnimationFrame(follow);
       addEventListener("load", follow);
     } else if (location.hash) {
-      $("article", document.getElementById(location.hash.slice(1)) || undefined)?.scrollIntoView();
+      const place = document.getElementById(location.hash.slice(1));
+      for (let fold = place?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+      $("article", place || undefined)?.scrollIntoView();
     }
 
     // How high the composer is: the state of the running turn stays above it.

@@ -135,3 +135,49 @@ def test_a_turn_folds_when_it_has_its_answer_unless_somebody_reads_in_it(
     line.click()
     assert step.is_visible() != is_read
     picture(page, f"chat-folded-{is_read}")
+
+
+def test_a_message_is_written_anew_and_an_answer_asked_for_again_in_their_places(
+    page: Page, provider: ScriptedOpenAI
+) -> None:
+    heard = complaints(page)
+    ask(page, provider, "What is red?", Say("A rose."))
+    ask(page, provider, "And blue?", Say("The sea."))
+    provider.enqueue(Say("A cherry."))
+    page.locator("article.turn").first.get_by_role("link", name="Edit the message").click()
+    field = page.get_by_role("textbox", name="Message")
+    assert field.input_value() == "What is red?"
+    picture(page, "chat-edit")
+    field.fill("What is small and red?")
+
+    field.press("Enter")
+
+    page.locator(".replaced > summary").wait_for(timeout=TURN_MS)
+    page.get_by_text("A cherry.").wait_for(timeout=TURN_MS)
+    assert page.locator(".replaced > summary").all_inner_texts()[0].startswith("2 turns replaced")
+    assert not page.get_by_text("A rose.").is_visible()
+    provider.enqueue(Say("A ladybird."))
+    page.get_by_role("button", name="Regenerate").filter(visible=True).click()
+    page.get_by_text("3 turns replaced").wait_for(timeout=TURN_MS)
+    page.get_by_text("A ladybird.").wait_for(timeout=TURN_MS)
+    said = [message["content"] for message in provider.requests[-1]["messages"] if message["role"] != "system"]
+    assert said == ["What is small and red?"]
+    page.locator(".turn-state").wait_for(state="detached", timeout=TURN_MS)
+    picture(page, "chat-replaced")
+    page.reload()
+    assert not page.get_by_text("The sea.").is_visible()
+    page.evaluate("document.documentElement.dataset.bsTheme = 'dark'")
+    page.locator(".replaced > summary").first.click()
+    picture(page, "chat-replaced-dark")
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    page.locator("article.turn").nth(1).get_by_role("link", name="Go on from here").click()
+    provider.enqueue(Say("Grass."))
+    field.fill("And green?")
+    picture(page, "chat-go-on")
+    field.press("Enter")
+    page.get_by_text("Grass.").wait_for(timeout=TURN_MS)
+    said = [message["content"] for message in provider.requests[-1]["messages"] if message["role"] != "system"]
+    assert said == ["What is red?", "A rose.", "And blue?", "The sea.", "And green?"]
+    assert page.get_by_text("The sea.").is_visible()
+    assert page.locator(".replaced > summary").all_inner_texts()[0].startswith("2 turns replaced")
+    assert heard == []

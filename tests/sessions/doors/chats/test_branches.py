@@ -253,3 +253,83 @@ def test_a_turn_of_another_session_or_organisation_is_not_there_to_be_replaced(
     assert as_bob.get(page_of(session, "?replaces=x")).status_code == 404
     with organisation_scope(session.organisation_id):
         assert session.turns.count() == 0
+
+
+# -- The page ---------------------------------------------------------------------------------------------------------
+
+
+def test_regenerate_asks_again_in_the_place_of_the_turn(as_bob: Client, session: ChatSession) -> None:
+    turn = make_turn(session, "hello", **DONE)
+    page = as_bob.get(page_of(session)).content.decode()
+    (form,) = re.findall(r'<form method="post"\s+class="turn-again".*?</form>', page, re.DOTALL)
+
+    answer = as_bob.post(page_of(session, "turns/"), dict(re.findall(r'name="(\w+)"\s+value="([^"]*)"', form)))
+
+    with organisation_scope(session.organisation_id):
+        new = session.turns.get(seq=2)
+    assert answer["Location"] == page_of(session, f"#turn-{new.pk}")
+    assert (new.message, new.agent_id, new.replaces) == ("hello", turn.agent_id, 1)
+
+
+def test_a_message_is_written_anew_in_the_field_and_sent_in_its_place(as_bob: Client, session: ChatSession) -> None:
+    other = make_agent(session.organisation, slug="other")
+    turn = make_turn(session, "hello <b>", agent=other, **DONE)
+    make_turn(session, "behind", **DONE)
+
+    page = as_bob.get(page_of(session, f"?replaces={turn.pk}")).content.decode()
+    sent = {"message": "hello again", "agent": session.agent.slug, "replaces": str(turn.pk)}
+    answer = as_bob.post(page_of(session, "turns/"), sent, headers={"HX-Request": "true"})
+
+    composer = page[page.index('id="composer"') :]
+    assert f'name="replaces" value="{turn.pk}"' in composer
+    assert "hello &lt;b&gt;</textarea>" in composer
+    assert '<option value="other" selected' in composer
+    with organisation_scope(session.organisation_id):
+        new = session.turns.get(seq=3)
+    assert answer["HX-Redirect"] == page_of(session, f"#turn-{new.pk}")
+    assert (new.message, new.agent_id, new.passed_over) == ("hello again", session.agent_id, [[1, 2]])
+
+
+def test_replaced_turns_are_folded_together_and_still_there(as_bob: Client, session: ChatSession) -> None:
+    first, second = (make_turn(session, f"number {number}", **DONE) for number in (1, 2))
+    end(replace(first, "anew"))
+
+    for more in ("", "?before=3"):
+        page = as_bob.get(page_of(session, more)).content.decode()
+
+        (fold,) = FOLD.findall(page)
+        assert "2 turns replaced" in fold
+        assert [f'id="turn-{turn.pk}"' in fold for turn in (first, second)] == [True, True]
+        assert ("Regenerate" in fold, fold.count("Go on from here"), page.count("Go on from here")) == (False, 2, 2)
+        assert (">turn 1</a>" in page, "Regenerate" in page) == (more == "", more == "")
+
+
+def test_a_message_goes_on_from_a_replaced_turn_which_is_in_the_conversation_again(
+    as_bob: Client, session: ChatSession
+) -> None:
+    old = make_turn(session, "number 1", **DONE)
+    end(replace(old, "anew"))
+
+    page = as_bob.get(page_of(session, f"?follows={old.pk}")).content.decode()
+    as_bob.post(page_of(session, "turns/"), {"message": "number 2", "follows": str(old.pk)})
+
+    composer = page[page.index('id="composer"') :]
+    assert f'name="follows" value="{old.pk}"' in composer
+    assert "number 1</textarea>" not in composer
+    with organisation_scope(session.organisation_id):
+        assert front_of(session.turns.get(seq=3)) == [1]
+    (fold,) = FOLD.findall(as_bob.get(page_of(session)).content.decode())
+    assert "anew" in fold
+
+
+def test_who_may_not_write_is_offered_neither(client: Client, alice: Membership, session: ChatSession) -> None:
+    turn = make_turn(session, **DONE)
+    client.force_login(alice.user)
+
+    page = client.get(page_of(session)).content.decode()
+
+    assert ("Regenerate" in page, "?replaces=" in page) == (False, False)
+    assert 'name="replaces"' not in client.get(page_of(session, f"?replaces={turn.pk}")).content.decode()
+    sent = {"message": "hello", "replaces": str(turn.pk)}
+    assert client.post(page_of(session, "turns/"), sent).status_code == 403
+    assert Rest(alice).post(f"sessions/{session.pk}/turns", sent).status == 403
