@@ -137,6 +137,37 @@ def test_a_turn_folds_when_it_has_its_answer_unless_somebody_reads_in_it(
     picture(page, f"chat-folded-{is_read}")
 
 
+def test_a_draft_stays_with_its_session_until_it_is_sent_and_up_brings_back_what_was_sent(
+    page: Page, provider: ScriptedOpenAI, up: Up
+) -> None:
+    address, field = page.url, page.get_by_role("textbox", name="Message")
+    for number in (1, 2):
+        ask(page, provider, f"Question {number}\nof two", Say("Yes."))
+    field.fill("half a thought")
+    page.reload()
+    assert field.input_value() == "half a thought"
+    page.goto(f"/o/acme/sessions/{rest(up, 'sessions', {'agent': 'everyday'})['id']}/")
+    assert field.input_value() == ""
+    page.goto(address)
+    assert field.input_value() == "half a thought"
+    field.press("ArrowUp")
+    assert field.input_value() == "half a thought"
+    field.fill("")
+
+    seen = []
+    for key in ("ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown", "ArrowDown"):
+        field.press(key)
+        seen.append(field.input_value().partition("\n")[0])
+
+    assert seen == ["Question 2", "Question 1", "Question 1", "Question 2", ""]
+    field.press("ArrowUp")
+    provider.enqueue(Say("Sent."))
+    field.press("Enter")
+    page.locator("article.turn").nth(2).get_by_text("Sent.").wait_for(timeout=TURN_MS)
+    page.reload()
+    assert field.input_value() == ""
+
+
 def test_a_message_is_written_anew_and_an_answer_asked_for_again_in_their_places(
     page: Page, provider: ScriptedOpenAI
 ) -> None:
