@@ -29,6 +29,7 @@ urlpatterns = [
     path("sessions/", views.session_list, name="session_list"),
     path("sessions/<uuid:session_id>/", views.session_detail, name="session_detail"),
     path("sessions/<uuid:session_id>/edit/", views.session_update, name="session_update"),
+    path("sessions/<uuid:session_id>/export/", views.session_export, name="session_export"),
     path("sessions/<uuid:session_id>/delete/", views.session_delete, name="session_delete"),
     path("sessions/<uuid:session_id>/tools/", views.session_tools_switch, name="session_tools_switch"),
     path("sessions/<uuid:session_id>/notices/", views.session_notices, name="session_notices"),

@@ -212,3 +212,19 @@ def test_a_message_is_written_anew_and_an_answer_asked_for_again_in_their_places
     assert page.get_by_text("The sea.").is_visible()
     assert page.locator(".replaced > summary").all_inner_texts()[0].startswith("2 turns replaced")
     assert heard == []
+
+
+def test_a_conversation_is_downloaded_from_its_head(page: Page, provider: ScriptedOpenAI) -> None:
+    heard = complaints(page)
+    ask(page, provider, "What is red?", Say("A rose."))
+    page.locator(".chat-export > summary").click()
+    picture(page, "chat-export")
+
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Markdown").click()
+
+    text = Path(started.value.path()).read_text()
+    assert started.value.suggested_filename == "what-is-red.md"
+    assert ("What is red?" in text, "A rose." in text) == (True, True)
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    assert heard == []

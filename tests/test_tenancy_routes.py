@@ -1053,6 +1053,7 @@ ROUTES: dict[str, Route] = {
     "session_update": Route((Ask(), Ask("POST", 302, body=lambda side: {"title": "Renamed"}, refused=422))),
     "session_delete": Route((Ask("POST", 302),)),
     "session_notices": Route(),
+    "session_export": Route((Ask(), Ask(query=lambda side: {"as": "json"}))),
     "session_tools_switch": Route((Ask("POST", 302, body=lambda side: {"tools_off": "1"}),)),
     "session_toolkits": Route((Ask(), Ask(query=lambda side: {"agent": side.agent}, refused=404))),
     "session_load": Route(

@@ -196,6 +196,21 @@ def _mark_replaced(turns: Sequence[Turn], last: Turn | None) -> None:
         turn.is_replaced = last is not None and last.passes_over(turn.seq)
 
 
+def exported_turns(session: ChatSession, most: int) -> list[Turn]:
+    """Return the session's last turns, in order, with their calls, cut as pages cut them, and whether they were
+    replaced. Two queries."""
+    calls = (
+        Step.objects.filter(kind=StepKind.TOOL)
+        .only("organisation", "turn", "index", "status", "tool_name")
+        .annotate(arguments_shown=Left("arguments", SHOWN_CHARS), result_shown=Left("result", SHOWN_CHARS))
+        .order_by("index")
+    )
+    turns = Turn.objects.filter(session=session).select_related("agent", "membership__user").order_by("-seq")
+    found = list(turns.prefetch_related(Prefetch("steps", calls))[:most])[::-1]
+    _mark_replaced(found, found[-1] if found else None)
+    return found
+
+
 def branch_at(session: ChatSession, *, replaces: UUID | None = None, follows: UUID | None = None) -> Branch | None:
     """Return where a message leaves the session's conversation: in the place of a turn, or behind one; None where it
     goes on from the end. One query. Raises Http404."""

@@ -21,6 +21,7 @@ from capabilities.models import Agent
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.asking.approvals.cards import show_cards
 from sessions.doors.chats.client_requests import sent_with
+from sessions.doors.chats.exports import FORMATS, MOST_TURNS, export
 from sessions.doors.chats.forms import CLIENTS, MessageForm, NewSessionForm, SessionForm, SessionsAddress
 from sessions.doors.chats.live import watch_turn
 from sessions.doors.chats.queries import (
@@ -28,6 +29,7 @@ from sessions.doors.chats.queries import (
     branch_at,
     client_request_or_404,
     client_token,
+    exported_turns,
     notices_of,
     sessions_page,
     shown_turns,
@@ -140,6 +142,21 @@ def _initial(agent: Agent, branch: Branch | None) -> dict[str, Any]:
     turn = branch.turn
     place = {"follows": turn.pk} if branch.is_behind else {"message": turn.message, "replaces": turn.pk}
     return {"agent": turn.agent.slug} | place
+
+
+@require_GET
+@signed_in
+def session_export(request: MemberRequest, org: str, session_id: UUID) -> HttpResponse:
+    """The conversation as a file to download, in one of FORMATS (`?as=`)."""
+    session = session_or_404(member_or_404(request), session_id)
+    kind = request.GET.get("as", "md")
+    if kind not in FORMATS:
+        raise Http404("No such format.")
+    origin = request.build_absolute_uri("/").rstrip("/")
+    exported = export(session, exported_turns(session, MOST_TURNS), kind, origin=origin)
+    response = HttpResponse(exported.content, content_type=f"{exported.media_type}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{exported.name}"'
+    return response
 
 
 @require_http_methods(["GET", "POST"])
