@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('toolhub_sessions', '0002_failed_turns'),
+        ('toolhub_sessions', '0003_the_assistant_can_be_off'),
     ]
 
     operations = [
