@@ -135,7 +135,7 @@ def _panel(
     problem: str = "",
     q: str = "",
 ) -> HttpResponse:
-    context = panel_of(member, session, agent, q=q) | {"said": message, "problem": problem}
+    context = panel_of(member, session, agent, q=q) | {"message": message, "problem": problem}
     template = (
         "sessions/selection/loading/_loads_swapped.html" if request.htmx else "sessions/selection/loading/loads.html"
     )
