@@ -116,6 +116,7 @@ NOT_IN_TABLE = {
     "capabilities.catalogue.versions.rules.status_of_new": "a rule",
     "capabilities.access.grants.writes.lapse_grant": "the service's own: what it puts on record has happened",
     "sessions.budgets.writes.set_time_zone": "calls set_spending_rules",
+    "capabilities.starter.open_to_everyday": "the service's own, when the assistant is switched on",
     "capabilities.starter.create_organisation": "the service's own, at set-up",
     "capabilities.starter.use_provider_of_environment": "the service's own, at set-up",
     "capabilities.language_models.providers.learning.learn": "the service's own: what a provider's refusal taught",

@@ -1113,7 +1113,14 @@ ROUTES: dict[str, Route] = {
     "budget_mine": Route(),
     "budget_create": Route((Ask(), Ask("POST", 302, body=budget_form, refused=422)), right=Right.BUDGETS),
     "organisation_settings": Route(
-        (Ask(), Ask("POST", 302, body=lambda side: {"name": "Fresh", "time_zone": "UTC", "has_assistant": "on"})),
+        (
+            Ask(),
+            Ask(
+                "POST",
+                302,
+                body=lambda side: {"name": "Fresh", "time_zone": "UTC", "date_language": "iso", "has_assistant": "on"},
+            ),
+        ),
         right=Right.MEMBERS,
     ),
     "budget_rules": Route(

@@ -58,7 +58,7 @@ pytestmark = [pytest.mark.exhaustive, pytest.mark.django_db]
 
 OWN = registry.of(ASSISTANT)
 #: Where the assistant's tools may be named: what was changed once is on record.
-RECORDS = {"audit_list", "api-audit"}
+RECORDS = {"audit_list", "audit_csv", "api-audit"}
 #: What is called like a tool of the assistant: a company, and a function of Python tools.
 WORDS = {"github", "http_post"}
 NAMED = re.compile(rf"(?<![\w-])({'|'.join(sorted(set(OWN.tools) - WORDS))})(?![\w-])")
@@ -119,7 +119,8 @@ def test_no_page_or_answer_names_a_tool_of_the_assistant(world: TwoOrganisations
         world.alice.organisation.refresh_from_db()
     with organisation_scope(world.alice.organisation_id):
         install_builtin(world.alice.organisation)
-        put_own_tool_into("web", world)
+        if was_on:
+            put_own_tool_into("web", world)
     if was_on:
         switch(world.alice, on=False)
     wrong: list[Any] = []
