@@ -170,7 +170,7 @@ def test_the_catalogue_takes_the_same_queries_for_one_and_three(
 ) -> None:
     make_many(acme, count)
 
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(9):
         as_bob.get(TOOLS)
 
 
