@@ -128,7 +128,7 @@ def test_new_session_proposes_an_agent_with_few_tools_that_serves_the_readme(adm
         answer = reply({"messages": [{"role": "user", "content": message}], "tools": wires})
         return [call.name for call in answer.calls]
 
-    assert (agent.slug, len(start.sent), start.tokens < 1_600) == ("everyday", 13, True)
+    assert (agent.slug, len(start.sent), start.tokens < 1_600) == ("everyday", 18, True)
     assert list(start.kept_back) == []
     assert ("Add a task: buy milk tomorrow" in readme, ask("Add a task: buy milk tomorrow")) == (True, ["task_create"])
     assert ("What is on my list?" in readme, ask("What is on my list?")) == (True, ["task_list"])

@@ -272,7 +272,7 @@ SMALL_TALK = [
     ("Hello!", "Hello! What can I do for you?"),
     ("hi there", "Hello! What can I do for you?"),
     ("Hey, how are you?", "I am ready to work, thank you. What can I do for you?"),
-    ("Tell me a joke", "I know none: I only match words with tools."),
+    ("vielen Dank!", "Gern geschehen."),
     ("thanks, that is all", "You are welcome."),
     ("good night", "Goodbye!"),
     ("Are you an AI?", "I am the offline model: I match the words of a message with the tools at hand."),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from capabilities.choosing.routing.abilities import asks_what_can_be_done
 from capabilities.choosing.routing.embedding import Floats, table
 from capabilities.choosing.routing.index import Index, NearStems
 from capabilities.choosing.routing.ranking import cosines, near_stems
@@ -89,7 +90,10 @@ def calls_for_tools(index: Index, message: str, cosine: float, *, support: float
 
 def is_small_talk(message: str) -> bool:
     """Return whether the message is almost one of the stored sentences of small talk, whatever the catalogue, or has no
-    word ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %."""
+    word ("👋"). Of the small talk of the development questions 64 % is, of those that need a tool 2 %. What asks what
+    can be done is none: it takes the tool that finds others."""
+    if asks_what_can_be_done(message):
+        return False
     return not words_of(message) or float(_alike((message,)).max(initial=0.0)) >= NEARLY_THE_SAME
 
 

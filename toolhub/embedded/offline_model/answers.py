@@ -1,4 +1,4 @@
-"""Texts of the offline model: small talk, results made readable, questions for what is missing, that it is no LLM."""
+"""Texts of the offline model about tools: what they do, results made readable, questions for what is missing."""
 
 from __future__ import annotations
 
@@ -7,43 +7,32 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from capabilities.choosing.routing.words import words_of
 from capabilities.contract.argument_fields import ArgumentField
 from toolhub.bounded_json import load_json
 from toolhub.embedded.offline_model.tools import Tool
 
 SIGNATURE = "(Offline model: a matcher of words, not an LLM. Configure a provider for real answers.)"
 ASKING = "I still need"
+WHICH = "Which one do you mean? Say its number or more of its words."
+NO_TOOLS = "I was sent no tools, so there is nothing that I can look up or do. Say it in other words."
+DID_YOU_MEAN = "Did you mean"
 MOST_LINES, MOST_CHARACTERS = 30, 4_000
-HELP = r"(?:what (?:can|could|do) you (?:do|offer)|what can i (?:ask|do|say)|how can you help|help)(?: for)?(?: me)?"
-_HELLO = r"(?:hi|hello|hey|good (?:morning|afternoon|evening|day))(?: there| all)?"
-_WHO = r"(?:who|what) are you|are you (?:an? )?(?:ai|llm|bot|robot|human|real)|what(?: is|'s) your name"
-#: Small talk. The whole message has to be one of these; the first that fits counts.
-SMALL_TALK = (
-    (_HELLO, "Hello! What can I do for you?"),
-    (rf"(?:{_HELLO} )?how (?:are you|is it going)(?: today)?", "I am ready to work, thank you. What can I do for you?"),
-    (r"(?:ok )?(?:thanks|thank you)(?: a lot| so much| very much)?(?: that(?: is|'s) all)?", "You are welcome."),
-    (r"good ?night|good ?bye|bye|see you(?: later| soon| tomorrow)?", "Goodbye!"),
-    (_WHO, "I am the offline model: I match the words of a message with the tools at hand."),
-    (r"tell me (?:a|another) (?:joke|story)", "I know none: I only match words with tools."),
-    (r"(?:(?:that|this) is |that's )?(?:great|nice|cool|good|perfect|well done)", "Good. What is next?"),
-    (r"ok(?:ay)?|yes|no|sure|fine|alright|i see|got it|never mind", "All right."),
-)
 
 
-def small_talk(text: str, tools: Sequence[Tool]) -> str:
-    """The answer to a message that is about nothing, or asks for help; "" for any other."""
-    bare = " ".join(re.sub(r"[^\w\s']+", " ", text[:200].replace("’", "'").lower()).split())
-    if re.fullmatch(HELP, bare):
-        return offered(tools, "I can use:")
-    return next((answer for pattern, answer in SMALL_TALK if re.fullmatch(pattern, bare)), "")
-
-
-def offered(tools: Sequence[Tool], first: str) -> str:
-    """The tools that can be asked for, in their order, behind a first line."""
-    if not tools:
-        return "I was sent no tools, so there is nothing that I can look up or do."
-    lines = [f"- {tool.name}: {_first_sentence(tool.description)}" for tool in tools[:6]]
-    return "\n".join([first, *lines, *(["", f"And {len(tools) - 6} more."] if len(tools) > 6 else [])])
+def offered(tools: Sequence[tuple[str, str]], first: str, most: int = MOST_LINES) -> str:
+    """Tools that can be asked for, as names with descriptions, behind a first line: a line for each thing that they are
+    about, in their order, for tools whose names begin alike."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, description in tools:
+        groups.setdefault(words_of(name)[0] if words_of(name) else name, []).append((name, description))
+    if not groups:
+        return NO_TOOLS
+    lines = [
+        f"- {each[0][0] if len(each) == 1 else name}: {'; '.join(_first_sentence(text) for _, text in each)}"
+        for name, each in groups.items()
+    ]
+    return "\n".join([first, *lines[:most], *(["", f"And {len(lines) - most} more."] if len(lines) > most else [])])
 
 
 def ask_for(tool: Tool, missing: Iterable[ArgumentField]) -> str:
@@ -52,8 +41,15 @@ def ask_for(tool: Tool, missing: Iterable[ArgumentField]) -> str:
     return f"To use {tool.name} {ASKING}: {', '.join(wanted)}."
 
 
+def which(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The question for one of these rows."""
+    return "\n".join(["It may be:", *(f"- {_row(each)}" for each in rows[:MOST_LINES]), WHICH])
+
+
 def _first_sentence(text: str) -> str:
-    return " ".join(text.split()).partition(". ")[0].rstrip(".")[:160] or "no description"
+    first = re.split(r"\. |;", " ".join(text.split()))[0].rstrip(".")
+    first = first.replace("the user's", "your").replace("the user has", "you have").replace("the user", "you")
+    return first[:160] or "no description"
 
 
 def readable(content: str) -> str:
@@ -68,7 +64,11 @@ def readable(content: str) -> str:
     [inner] = value.values() if isinstance(value, Mapping) and len(value) == 1 else [None]
     if isinstance(inner, (list, Mapping)):  # rows without the label around them: of {"tasks": [...]} the list
         value = inner if isinstance(inner, list) else [inner]
+    if isinstance(value, Mapping) and set(value) == {"result", "message"}:
+        value = value["message"]
     lines = _lines(value) or ["Nothing was found."]
+    if isinstance(value, Mapping) and any(each == [] for each in value.values()):  # beside a time zone, say
+        lines.append("Nothing was found.")
     more = [f"... and {len(lines) - MOST_LINES} more lines."] if len(lines) > MOST_LINES else []
     return "\n".join([*lines[:MOST_LINES], *more])[:MOST_CHARACTERS]
 

@@ -11,8 +11,21 @@ from typing import Any, NamedTuple
 from capabilities.choosing.routing.words import content_words, stem, words_of
 from capabilities.contract.argument_fields import ArgumentField, argument_fields
 from capabilities.contract.parameters import resolved
-from toolhub.embedded.offline_model.tools import KINDS, Tool, related_words
-from toolhub.embedded.offline_model.values import NUMBER, QUOTED, Found, days, soon, sums, times
+from toolhub.embedded.offline_model.spelling import corrected
+from toolhub.embedded.offline_model.tools import ADDING, KINDS, Tool, related_words
+from toolhub.embedded.offline_model.values import (
+    NUMBER,
+    PARTS_OF_DAY,
+    QUOTED,
+    Found,
+    conversion,
+    days,
+    soon,
+    spans,
+    sums,
+    times,
+    zones,
+)
 
 MOST_CHARACTERS = 4_000
 _POLITE = re.compile(
@@ -22,6 +35,32 @@ _POLITE = re.compile(
 )
 _ENDS = re.compile(r"(?:^|\s)(?:by|on|for|to|due|and|with|at|in|of|from|the|an?|please|that)$", re.IGNORECASE)
 _MARKS = " \t,;:.?!-–—"
+#: Wordings that say a deed or a thing in other words, and the plain ones.
+PHRASES = tuple(
+    (re.compile(pattern, re.IGNORECASE), plainly)
+    for pattern, plainly in (
+        (
+            r"^(?:i|we)(?:['’]ve| have)?(?: already| just)* (?:bought|got) (?!to\b)(.+?)\W*$",
+            r"mark \1 on the shopping list as bought",
+        ),
+        (r"^(?:i|we)(?:['’]ve| have)(?: already| just)* (finished|completed|done) ", r"I \1 "),
+        (r"^(?:the |my )?(?:task )?(.{2,80}?) (?:is|are) (?:done|finished)\W*$", r"mark \1 as done"),
+        (r"^(?:check|tick|cross) (?:off (.+)|(.+) off)$", r"mark \1\2 as done"),
+        (r"^(?:do not|don['’]?t) (?:let me )?forget (?:to )?", "remind me to "),
+        (r"^wake me(?: up)?\b", "remind me to wake up"),
+        (r"^(?:am|are) (?:i|we) (?:free|busy)\b", "what is on my calendar"),
+        (
+            (
+                r"^(?:what do (?:i|we) have|what(?:['’]s| is)(?: up| planned)?|do i have anything)(?: "
+                r"planned| going)?(?: on)?(?= (?:today|tonight|tomorrow"
+                r"|this|next|on|for) ?(?:\w+day|\w*)\W*$)"
+            ),
+            "what is on my calendar",
+        ),
+        (r"\bto (?:buy|get)(?: from| at| in)? the (?:store|shop|supermarket)\b", "on the shopping list"),
+        (r"\bset (?:a|another) reminder\b", "remind me"),
+    )
+)
 _QUESTIONS = {"what", "which", "who", "when", "where", "how", "is", "are", "do", "does", "did", "will", "any", "have"}
 _SKIPPED = {"me", "us", "i", "you", "is", "are", "do", "does", "did", "have", "down", "up", "it"}
 _LINKS = {"to", "for", "about", "that", "of", "called", "named", "with"}
@@ -52,12 +91,22 @@ def trimmed(text: str) -> str:
 class Message:
     """A message without courtesies. `text` has blanks where a value was taken. `payload`: where the text after a colon
     begins. `command`: what asks for a tool, neither quoted nor payload. `deeds`: the stems of its verb, `kind`: what
-    that does; a question reads. `roots`: stems of substance, `objects`: of what it is about, and their like."""
+    that does; a question reads. `roots`: stems of substance, `objects`: of what it is about, and their like.
+    `is_guess`: a misspelt verb was mended. `unknown`: a place without a known time zone. `when`: day and time of a
+    moment, as far as they are said."""
 
     def __init__(self, text: str) -> None:
-        self.text = re.sub(r"\bto-do", "todo", _POLITE.sub("", plain(text)), flags=re.IGNORECASE)
+        text = re.sub(r"\bto-do", "todo", _POLITE.sub("", plain(text)), flags=re.IGNORECASE)
+        for pattern, plainly in PHRASES:
+            text = pattern.sub(plainly, text, count=1)
+        quoted = QUOTED.search(text)
+        payload = re.match(r"(?:\S+ ){0,11}?\S+: (?=\S)", text)
+        end = min((each for each in (payload and payload.end(), quoted and quoted.start()) if each), default=None)
+        self.text, self.is_guess = corrected(text, end)
         colon = re.match(r"(?:\S+ ){0,11}?\S+: (?=\S)", self.text)
         self.payload = colon.end() if colon else None
+        self.unknown, self.span = "", None
+        self.when: tuple[datetime.date | None, datetime.time | None] | None = None
         command = QUOTED.sub(" ", self.text[: self.payload])
         self.command = re.sub(r"\b(on|my|the|our)[ -]list\b", r"\1 task list", command, flags=re.IGNORECASE)
         words = [*words_of(self.command)[:4], ""]
@@ -94,7 +143,8 @@ class Message:
         for at, match in enumerate(words):
             word, following = match[0].lower(), words[at + 1][0].lower() if at + 1 < len(words) else ""
             if word in _LINKS and has_deed:
-                return match.end()
+                is_title = word == "with" and at > 0 and stem(words[at - 1][0].lower()) in tool.words - tool.own
+                return words[at - 1].start() if is_title else match.end()
             is_article = word in ("a", "an", "the", "my", "our", "new", "all") and stem(following) in tool.words
             opens = not end and word.partition("'")[0] in _QUESTIONS
             if not (opens or is_article or word in _SKIPPED or stem(word) in {self.verb, *tool.words}):
@@ -104,27 +154,68 @@ class Message:
 
 
 class Filled(NamedTuple):
-    """A tool with its arguments, the required fields without a value, and the stems that it has no use for."""
+    """A tool with its arguments, the required fields without a value, and the stems that it has no use for. `row`: the
+    field that takes a thing's number; `words`, `dates`: what the message says of that thing."""
 
     tool: Tool
     arguments: dict[str, Any]
     missing: tuple[ArgumentField, ...]
     left_over: set[str]
+    message: Message
+    row: ArgumentField | None = None
+    words: frozenset[str] = frozenset()
+    dates: tuple[str, ...] = ()
+
+    @property
+    def needs_row(self) -> bool:
+        """True where the thing has to be looked at first: for its number, or for the half of its moment that stays."""
+        return self.row is not None and (self.row.name not in self.arguments or self.needs_moment)
+
+    @property
+    def needs_moment(self) -> bool:
+        return self.tool.alters and self.message.when is not None and None in self.message.when
 
 
 def fill(tool: Tool, text: str) -> Filled:
     """Fill the tool's arguments with what the text says, and name the required ones that it lacks."""
-    message = Message(text)
+    message, thing = _parts(tool, text)
     arguments: dict[str, Any] = {}
     # What begins comes before what ends, where one day is said.
     fields = sorted(tool.fields, key=lambda field: (not field.is_required, field.name.startswith("end")))
+    row = next((field for field in fields if tool.takes(field) in ("row", "rows")), None)
     for kinds, read in READERS:
         for field in fields:
             wanted = field.name not in arguments and tool.takes(field) in kinds.split()
-            if wanted and (value := read(message, tool, field)) not in (None, "", []):
+            part = thing if field is row else message
+            if wanted and (value := read(part, tool, field)) not in (None, "", []):
                 arguments[field.name] = value
-    missing = tuple(field for field in fields if field.is_required and field.name not in arguments)
-    return Filled(tool, arguments, missing, tool.unnamed(message.rest(tool).value))
+    if message.verb == stem("rename") and "title" in {field.name for field in fields} and trimmed(message.text):
+        arguments["title"] = re.sub(r"^to\s+", "", trimmed(message.text))
+    missing = tuple(field for field in fields if field.is_required and field.name not in arguments and field is not row)
+    if tool.alters and not arguments.keys() - {row and row.name}:
+        missing = tuple(field for field in fields if field.name == "title" or tool.takes(field) in ("date", "moment"))
+    if row is None:
+        return Filled(tool, arguments, missing, tool.unnamed(message.rest(tool).value), message)
+    now = datetime.datetime.now().astimezone()
+    dates = [f"{day:%Y-%m-%d}" for day in [thing.take(days(thing.text, now.date()))] if day]
+    dates += [f"T{clock:%H:%M}" for clock in [thing.take(times(thing.text))] if clock]
+    words = tool.unnamed(thing.rest(tool).value)
+    return Filled(tool, arguments, missing, words, message, row, frozenset(words), tuple(dates))
+
+
+def _parts(tool: Tool, text: str) -> tuple[Message, Message]:
+    """Return what is said of the new values, and of the thing that gets them: "move the meeting", "to 4pm"."""
+    message = Message(text)
+    link = list(re.finditer(r"\s(?:to|until|till)\s", message.text))[-1:] if tool.alters else []
+    if not link:
+        return message, message if not any(tool.takes(each) in ("row", "rows") for each in tool.fields) else Message(
+            text
+        )
+    thing = Message(text)
+    at = link[0].start()
+    thing.text = thing.text[:at]
+    message.text = " " * at + message.text[at:]
+    return message, thing
 
 
 def _choice(message: Message, tool: Tool, field: ArgumentField) -> Any:
@@ -145,11 +236,70 @@ def _day(message: Message, tool: Tool, field: ArgumentField) -> Any:
         day = message.take(days(message.text, now.date()))
         return day and day.isoformat()
     moment = message.take(soon(message.text, now))
-    day, clock = message.take(days(message.text, now.date())), message.take(times(message.text))
+    clock, is_part = (
+        message.take(times(message.text)),
+        re.search(rf"\b(?:{'|'.join(PARTS_OF_DAY)})\b", message.text.lower()),
+    )
+    day = message.take(days(message.text, now.date()))
     if moment is None and (day or clock):
-        moment = datetime.datetime.combine(day or now.date(), clock or datetime.time(9), now.tzinfo)
+        message.when = (day, clock)
+        usual = datetime.time(PARTS_OF_DAY[is_part[0]] if is_part and day else 9)
+        moment = datetime.datetime.combine(day or now.date(), clock or usual, now.tzinfo)
         moment += datetime.timedelta(days=moment < now and not day)  # "at 9", in the evening
     return moment and moment.isoformat(timespec="seconds")
+
+
+def _span(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """First or last day of a listing, where the message names days in a row, or one."""
+    names = {each.name for each in tool.fields}
+    if tool.kind != "read" or not {"start", "end"} <= names or field.name not in ("start", "end"):
+        return None
+    if message.span is None:
+        today = datetime.datetime.now().astimezone().date()
+        found = message.take(spans(message.text, today)) or message.take(days(message.text, today))
+        message.span = found if isinstance(found, tuple) or found is None else (found, found)
+    return message.span and message.span[field.name == "end"].isoformat()
+
+
+def _zone(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """The time zone of a place: "in Tokyo", "Tokyo time". Keeps the words of one that is not known."""
+    text = re.sub(
+        r"\W*(?:\b(?:right )?now|\btoday|\bplease|\btime|\bat the moment)*\W*$", "", message.text, flags=re.IGNORECASE
+    )
+    if match := re.search(r"\b(?:in|for|at)\s+(?:the\s+)?([^\W\d][\w .'’/+-]*)$", text, re.IGNORECASE):
+        name = re.split(r"\s*,\s*", match[1].lower())[0]
+        message.unknown = "" if name in zones() else match[1]
+        return message.take([Found(zones()[name], *match.span())]) if name in zones() else None
+    for match in re.finditer(r"\b((?:[^\W\d]+ )?([^\W\d]+)) time\b", message.text.lower()):
+        for group in (1, 2):
+            if match[group] in zones():
+                return message.take([Found(zones()[match[group]], *match.span(group))])
+    return None
+
+
+def _measure(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """The part of a conversion that a field of a tool with units takes."""
+    if not any(tool.takes(each) == "unit" for each in tool.fields):
+        return None
+    found = conversion(message.text)
+    return found.get("value" if tool.takes(field) == "number" else field.name.partition("_")[0])
+
+
+def _row_numbers(message: Message, tool: Tool, field: ArgumentField) -> Any:
+    """The number of a thing, or several where the field takes them: behind its kind ("task 3", "#3"), or alone."""
+    kinds = {"number", "no", "nr", "item", "items", *tool.words, *(stem(each) for each in words_of(field.name))}
+    found = list(NUMBER.finditer(message.text))
+    alone = not {each for each in tool.unnamed(message.rest(tool).value) if not each.isdecimal()}
+    picked = []
+    for match in found:
+        before = [*words_of(message.text[: match.start()])[-1:]]
+        behind_kind = bool(before) and (before[0] in kinds or stem(before[0]) in kinds)
+        if "." not in match[0] and (behind_kind or alone or message.text[: match.start()].endswith("#")):
+            picked.append(int(match[0]))
+            message.take([Found(0, *match.span())])
+    if tool.takes(field) == "rows":
+        return picked
+    return picked[0] if len(picked) == 1 else None
 
 
 def _number(message: Message, tool: Tool, field: ArgumentField) -> Any:
@@ -192,6 +342,15 @@ def _text(message: Message, tool: Tool, field: ArgumentField) -> Any:
     """The text that the message is about: the quoted, or what is left of it beside the tool's own words."""
     rest = message.rest(tool)
     quoted = [Found(match[match.lastindex or 0], *match.span()) for match in QUOTED.finditer(message.text)]
+    if (
+        field.name == "title"
+        and field.is_required
+        and not quoted
+        and not rest.value
+        and not ADDING.isdisjoint(tool.verbs)
+    ):
+        alike = (word for word in words_of(message.command) if stem(word) in tool.words - tool.own - KINDS.keys())
+        return next(alike, None)  # "schedule a meeting": what it is called is all that is said
     if not quoted and (message.is_question or (message.payload is None and not tool.unnamed(rest.value))):
         return None
     return message.take(quoted or [rest]) if field.is_required or field.name == "query" else None
@@ -200,8 +359,12 @@ def _text(message: Message, tool: Tool, field: ArgumentField) -> Any:
 #: Kinds of value, and the function that reads them: the surest first.
 READERS: tuple[tuple[str, Callable[[Message, Tool, ArgumentField], Any]], ...] = (
     ("choice", _choice),
+    ("unit number", _measure),
+    ("zone", _zone),
+    ("date moment", _span),
     ("date moment", _day),
     ("sum", lambda message, tool, field: message.take(sums(message.text))),
+    ("row rows", _row_numbers),
     ("integer number", _number),
     ("text", _lead),
     ("lines json", _items),
