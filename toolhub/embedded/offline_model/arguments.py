@@ -47,6 +47,9 @@ PHRASES = tuple(
         (r"^(?:the |my )?(?:task )?(.{2,80}?) (?:is|are) (?:done|finished)\W*$", r"mark \1 as done"),
         (r"^(?:check|tick|cross) (?:off (.+)|(.+) off)$", r"mark \1\2 as done"),
         (r"^(?:do not|don['’]?t) (?:let me )?forget (?:to )?", "remind me to "),
+        (r"^(?:a )?(?:new )?(task|todo|event|appointment)\s*:\s*", r"add a \1: "),
+        (r"^new (task|todo|event|appointment)\b", r"add a \1"),
+        (r"^(?:(?:add|create|make)(?: an?)?(?: new)?|new) reminder\b", "remind me"),
         (r"^wake me(?: up)?\b", "remind me to wake up"),
         (r"^(?:am|are) (?:i|we) (?:free|busy)\b", "what is on my calendar"),
         (
@@ -62,6 +65,7 @@ PHRASES = tuple(
     )
 )
 _QUESTIONS = {"what", "which", "who", "when", "where", "how", "is", "are", "do", "does", "did", "will", "any", "have"}
+_QUESTIONS |= {"should", "shall", "can", "could", "would", "may"}
 _SKIPPED = {"me", "us", "i", "you", "is", "are", "do", "does", "did", "have", "down", "up", "it"}
 _LINKS = {"to", "for", "about", "that", "of", "called", "named", "with"}
 #: Words that lead in what a field is about: "in Berlin", "a note called x".
@@ -293,7 +297,7 @@ def _row_numbers(message: Message, tool: Tool, field: ArgumentField) -> Any:
     picked = []
     for match in found:
         before = [*words_of(message.text[: match.start()])[-1:]]
-        behind_kind = bool(before) and (before[0] in kinds or stem(before[0]) in kinds)
+        behind_kind = bool({*before, *map(stem, before)} & kinds) and stem(before[0]) != message.verb
         if "." not in match[0] and (behind_kind or alone or message.text[: match.start()].endswith("#")):
             picked.append(int(match[0]))
             message.take([Found(0, *match.span())])

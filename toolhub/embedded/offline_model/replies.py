@@ -122,6 +122,8 @@ class Answering:
         """Return the words for small talk, the conversation itself, and wishes that are never granted."""
         if sentence := talk.small_talk(self.message) or recalled(self.message, self.before, answers.SIGNATURE):
             return sentence if not self.is_confirmed else ""
+        if talk.is_negated(self.message):
+            return talk.LEFT_ALONE
         if not talk.takes_all_away(self.text):
             return ""
         message = Message(self.text)
@@ -284,7 +286,7 @@ def _has_use(message: Message, filled: Filled) -> bool:
     if (
         filled.row is not None
         or filled.message.unknown
-        or any(filled.tool.takes(each) == "unit" for each in filled.tool.fields)
+        or any(filled.tool.takes(each) == "unit" and each.name in filled.arguments for each in filled.tool.fields)
     ):
         return True
     most = len(filled.tool.words.intersection(message.roots)) if message.kind == "read" else 0

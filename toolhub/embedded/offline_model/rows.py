@@ -38,13 +38,15 @@ def fitting(filled: Filled, rows: Sequence[Row], picked: str, last: Row | None) 
         words |= {stem(word) for word in content_words(picked)} - {"one", "number"}
     for date in filled.dates:
         found = [row for row in found if date in json.dumps(row)]
+    kinds = (filled.tool.words - filled.tool.own) & set(map(stem, words_of(filled.message.command))) - KINDS.keys()
+    named = [row for row in found if kinds & _stems(row)]
     if words:
         exact = [row for row in found if words <= _stems(row)]
         found = exact or [row for row in found if words & _stems(row)]
+        if exact and named and not any(row in named for row in exact):
+            return [*exact, *named]  # "the meeting and the dentist"
         return found if exact or not found else [*found, {}]  # some of the words are no clear sign
-    kinds = (filled.tool.words - filled.tool.own) & set(map(stem, words_of(filled.message.command))) - KINDS.keys()
     if kinds:  # "the meeting", of events
-        named = [row for row in found if kinds & _stems(row)]
         found = named or [*found, *([{}] if found else [])]
     return found
 

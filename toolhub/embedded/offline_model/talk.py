@@ -83,6 +83,7 @@ CANNOT_KNOW = (
     f"that, {_CONNECT}, or give this agent a tool that looks it up."
 )
 CANNOT_DO = f"I cannot do that here. {_NO_MATCH} I could:"
+LEFT_ALONE = "All right: I leave it as it is."
 CANNOT_ALL = "I take nothing away all at once, and changed nothing. Name one thing, by its words or its number."
 #: A message in another language that is no small talk.
 ENGLISH_ONLY = {
@@ -107,6 +108,7 @@ _KNOWING = re.compile(
     r"will|should)\b",
     re.IGNORECASE,
 )
+_NEGATED = re.compile(r"\W*(?:please )?(?:do not|don['’]?t|never)\b(?! (?:let me )?forget| mind)", re.IGNORECASE)
 _TAKES_ALL = re.compile(
     r"^\W*(?:please |can you |could you |just |now )*(?:delete|remove|erase|wipe|clear|destroy|purge|cancel|"
     r"forget|drop|"
@@ -120,6 +122,11 @@ def small_talk(text: str) -> str:
     """The answer to a message that is about nothing; "" for any other."""
     bare = " ".join(re.sub(r"[^\w\s']+", " ", text[:200].replace("’", "'").lower()).split())
     return next((answer for pattern, answer in SMALL_TALK if re.fullmatch(pattern, bare)), "")
+
+
+def is_negated(text: str) -> bool:
+    """Return whether the message says what not to do."""
+    return _NEGATED.match(text) is not None
 
 
 def takes_all_away(text: str) -> bool:

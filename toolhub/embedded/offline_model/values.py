@@ -44,7 +44,7 @@ TIME = re.compile(
     r"(?:\b(?:at|by|around|from|until)\s+)?\b(?P<clock>\d{1,2}:\d{2}(?:\s*[ap]m\b)?|\d{1,2}\s*[ap]m\b|"
     r"\d{1,2}(?=\s*o['’]?clock\b))"
     r"(?:\s*o['’]?clock\b)?"
-    r"|\bat\s+(?:(?P<hour>\d{1,2})(?=\s*(?:[.,;!?]?\s*$|(?:to|on|that|for|tomorrow|today|tonight|in the|"
+    r"|\bat\s+(?:(?P<hour>\d{1,2})(?=\s*(?:[.,;!?]?\s*$|:\s|(?:to|on|that|for|tomorrow|today|tonight|in the|"
     r"this|next)\b))|noon\b)",
     re.IGNORECASE,
 )
