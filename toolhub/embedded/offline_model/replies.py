@@ -26,7 +26,7 @@ from toolhub.embedded.offline_model.conversation import (
     text_of,
     with_it_named,
 )
-from toolhub.embedded.offline_model.rows import arguments_for, fitting, listing_for
+from toolhub.embedded.offline_model.rows import arguments_for, far_ahead, fitting, listing_for
 from toolhub.embedded.offline_model.tools import RESCHEDULING, Tool, read_tools
 from toolhub.embedded.offline_model.values import conversion, days, sums, times
 
@@ -178,7 +178,7 @@ class Answering:
         """Look the thing up, then do it; ask back where several fit."""
         call = next((each for each in self.made if each.name == listing.name), None)
         if call is None:
-            return Reply(calls=(Call(listing.name, {}),))
+            return Reply(calls=(Call(listing.name, far_ahead(listing)),))
         rows = fitting(filled, rows_of(call.content), self.picked, self.it)
         if not rows:
             there = rows_of(call.content)

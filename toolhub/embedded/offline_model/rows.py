@@ -13,6 +13,8 @@ from toolhub.embedded.offline_model.tools import KINDS, Tool
 from toolhub.embedded.offline_model.values import NUMBER
 
 Row = Mapping[str, Any]
+#: Days ahead in which a thing with a day is looked for.
+DAYS_AHEAD = 180
 
 
 def listing_for(tool: Tool, tools: Sequence[Tool]) -> Tool | None:
@@ -23,6 +25,14 @@ def listing_for(tool: Tool, tools: Sequence[Tool]) -> Tool | None:
     return best[2] if best and best[0] else None
 
 
+def far_ahead(listing: Tool) -> dict[str, str]:
+    """The arguments by which a listing of days shows the coming ones; {} for any other."""
+    if not {"start", "end"} <= {field.name for field in listing.fields if listing.takes(field) == "date"}:
+        return {}
+    today = datetime.datetime.now().astimezone().date()
+    return {"start": today.isoformat(), "end": (today + datetime.timedelta(days=DAYS_AHEAD)).isoformat()}
+
+
 def fitting(filled: Filled, rows: Sequence[Row], picked: str, last: Row | None) -> list[Row]:
     """The rows that the message may mean: one, where it is clear; an empty one besides says that it is not. `picked`:
     what a question for one was answered with. `last`: the row that the message calls "it"."""
@@ -30,7 +40,7 @@ def fitting(filled: Filled, rows: Sequence[Row], picked: str, last: Row | None) 
     number = filled.arguments.get(filled.row.name) if last is None else number_of(filled, last)
     if isinstance(number, int):
         return [row for row in rows if number_of(filled, row) == number]
-    words, found = filled.words, list(rows)
+    words, found = filled.words, list({str(number_of(filled, row)): row for row in reversed(rows)}.values())[::-1]
     if picked:
         numbers = {int(match[0]) for match in NUMBER.finditer(picked) if "." not in match[0]}
         if numbers:

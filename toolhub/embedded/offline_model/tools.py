@@ -16,8 +16,8 @@ from capabilities.contract.parameters import resolved
 
 #: Words that stand for each other, a row for each thing.
 _ALIKE = (
-    "task todo chore, grocery shopping, memory remember fact note, calendar event meeting appointment schedule, remind, "
-    "weather rain, complete finish done, time day date weekday, web online"
+    "task todo chore, grocery shopping, memory remember fact note, calendar event meeting appointment schedule, remind,"
+    " weather rain, complete finish done, time day date weekday, web online"
 )
 ALIKE = [frozenset(map(stem, row.split())) for row in _ALIKE.split(",")]
 #: Words of messages that say nothing of what is meant.
