@@ -34,7 +34,7 @@ TRIED = 8
 #: What a missing argument costs and what a tool gains that has the verb or is named: a ranking's best has about 2.
 MISSING, VERB, NAMED = 0.5, 1.0, 9.0
 #: Things that are offered where nothing fits.
-MOST_OFFERED = 6
+MOST_OFFERED = 3
 #: Words by which a question for all that can be done finds tools that were left out.
 ABILITIES = (
     "add put mark create list show find get set send read write change remove compute convert tell task calendar time"

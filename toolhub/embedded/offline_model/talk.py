@@ -82,7 +82,7 @@ CANNOT_KNOW = (
     f"I do not know: this is the small offline model, which knows what tools return and nothing else. {_NO_MATCH} For "
     f"that, {_CONNECT}, or give this agent a tool that looks it up."
 )
-CANNOT_DO = f"I cannot do that here. {_NO_MATCH} I could:"
+CANNOT_DO = f"{_NO_MATCH} So I cannot do that here. I could:"
 LEFT_ALONE = "All right: I leave it as it is."
 CANNOT_ALL = "I take nothing away all at once, and changed nothing. Name one thing, by its words or its number."
 #: A message in another language that is no small talk.
