@@ -366,6 +366,26 @@ def test_the_conversation_itself_is_remembered() -> None:
     assert "“Hello”" in chat.say("what did I ask you first?")[1]
 
 
+def test_an_event_is_looked_for_beyond_the_days_that_a_listing_shows_by_itself() -> None:
+    calls, _ = last_of("move lunch with Eve to tomorrow")
+
+    listed = dict(calls)["calendar_list"]
+    assert listed["end"] > f"{TOMORROW + datetime.timedelta(days=90)}"
+
+
+def test_one_event_that_happens_often_is_one() -> None:
+    daily = [{"number": 3, "title": "stand-up", "start": f"2031-03-0{day}T09:00+00:00"} for day in (1, 2)]
+    calls, _ = Chat({**HOUSEHOLD, "calendar_list": ("events", daily)}).say("cancel the stand-up event")
+
+    assert calls[-1] == ("calendar_remove", {"number": 3})
+
+
+def test_no_misspelt_word_takes_anything_away() -> None:
+    for message in ("remvoe reminder 1", "delte reminder 1", "cancle the meeting with Ann"):
+        calls, _ = last_of(message)
+        assert WRITES.isdisjoint(name for name, _ in calls), message
+
+
 def test_a_count_is_a_number() -> None:
     assert "2 in all" in last_of("how many open tasks do I have?")[1]
     assert "2 in all" in last_of("how many reminders do I have?")[1]
