@@ -109,7 +109,8 @@ class Message:
         self.text, self.is_guess = corrected(text, end)
         colon = re.match(r"(?:\S+ ){0,11}?\S+: (?=\S)", self.text)
         self.payload = colon.end() if colon else None
-        self.unknown, self.span = "", None
+        self.unknown = ""
+        self.span: tuple[datetime.date, datetime.date] | None = None
         self.when: tuple[datetime.date | None, datetime.time | None] | None = None
         command = QUOTED.sub(" ", self.text[: self.payload])
         self.command = re.sub(r"\b(on|my|the|our)[ -]list\b", r"\1 task list", command, flags=re.IGNORECASE)
