@@ -181,8 +181,10 @@ class Answering:
             return Reply(calls=(Call(listing.name, far_ahead(listing)),))
         rows = fitting(filled, rows_of(call.content), self.picked, self.it)
         if not rows:
-            there = rows_of(call.content)
-            listed = f" There is:\n{answers.readable(call.content)}" if there else " The list is empty."
+            text = answers.readable(call.content)
+            listed = (
+                f" There is:\n{text}" if rows_of(call.content) or "error" in call.content else " The list is empty."
+            )
             return Reply(f"I found none that fits, and changed nothing.{listed}")
         if len(rows) > 1:
             return Reply(answers.which([row for row in rows if row]))
