@@ -168,6 +168,11 @@ def test_a_draft_stays_with_its_session_until_it_is_sent_and_up_brings_back_what
     assert field.input_value() == ""
 
 
+def ended(page: Page) -> None:
+    """Wait until no turn runs: the last one is as it stays."""
+    page.locator(".turn-state").wait_for(state="detached", timeout=TURN_MS)
+
+
 def test_a_message_is_written_anew_and_an_answer_asked_for_again_in_their_places(
     page: Page, provider: ScriptedOpenAI
 ) -> None:
@@ -187,13 +192,14 @@ def test_a_message_is_written_anew_and_an_answer_asked_for_again_in_their_places
     page.get_by_text("A cherry.").wait_for(timeout=TURN_MS)
     assert page.locator(".replaced > summary").all_inner_texts()[0].startswith("2 turns replaced")
     assert not page.get_by_text("A rose.").is_visible()
+    ended(page)
     provider.enqueue(Say("A ladybird."))
     page.get_by_role("button", name="Regenerate").filter(visible=True).click()
     page.get_by_text("3 turns replaced").wait_for(timeout=TURN_MS)
     page.get_by_text("A ladybird.").wait_for(timeout=TURN_MS)
     said = [message["content"] for message in provider.requests[-1]["messages"] if message["role"] != "system"]
     assert said == ["What is small and red?"]
-    page.locator(".turn-state").wait_for(state="detached", timeout=TURN_MS)
+    ended(page)
     picture(page, "chat-replaced")
     page.reload()
     assert not page.get_by_text("The sea.").is_visible()
@@ -217,6 +223,7 @@ def test_a_message_is_written_anew_and_an_answer_asked_for_again_in_their_places
 def test_a_conversation_is_downloaded_from_its_head(page: Page, provider: ScriptedOpenAI) -> None:
     heard = complaints(page)
     ask(page, provider, "What is red?", Say("A rose."))
+    ended(page)
     page.locator(".chat-export > summary").click()
     picture(page, "chat-export")
 
