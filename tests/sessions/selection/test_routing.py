@@ -111,6 +111,7 @@ def test_cx_14_19_20_where_no_keyword_matches_nothing_is_sent(
         ("thx", []),
         ("👋", []),
         ("Hey can you check something", []),
+        ("What can you do?", [SEARCH]),
         (UNMATCHED, [SEARCH]),
     ],
 )
