@@ -366,6 +366,7 @@ ELSEWHERE = {
 #: Pages that are no HTML, or never end.
 NO_PAGES = {
     "audit_csv",
+    "session_export",
     "usage_csv",
     "account_logout",
     "healthz",
