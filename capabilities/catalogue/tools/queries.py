@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, Value
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Left
+from django.db.models.functions import Coalesce, Left
 from django.http import Http404
 
 from capabilities.catalogue.tools.search import found_page
@@ -46,7 +47,7 @@ Row = TypeVar("Row", bound=Named)
 @dataclass(frozen=True)
 class CatalogueNumbers:
     """Number of tools in all, switched on and not set up yet, the tokens of sending every one that is on, and the
-    categories that have tools, by title."""
+    categories, by title."""
 
     tools: int
     enabled: int
@@ -56,20 +57,26 @@ class CatalogueNumbers:
 
 
 def catalogue_numbers() -> CatalogueNumbers:
-    """Count the catalogue's tools and tokens. One query."""
+    """Count the catalogue's tools and tokens, with every category. One query."""
     on = Q(is_enabled=True)
     by_category = Tool.objects.annotate(is_ready=is_ready()).order_by().values("category__name", "category__title")
-    rows = by_category.annotate(
+    counted = by_category.annotate(
         tools=Count("pk"),
         enabled=Count("pk", filter=on),
-        tokens=Sum("current_version__tokens", filter=on),
+        tokens=Coalesce(Sum("current_version__tokens", filter=on), 0),
         not_ready=Count("pk", filter=Q(is_ready=False)),
-    )
-    found = list(rows.order_by("category__title", "category__name"))
-    tools, enabled, tokens, not_ready = (
-        sum(row[name] or 0 for row in found) for name in ("tools", "enabled", "tokens", "not_ready")
-    )
-    categories = [Group(row["category__name"], row["category__title"], row["tools"]) for row in found]
+    ).values_list("category__name", "category__title", "tools", "enabled", "tokens", "not_ready")
+    nothing = {f"no_{number}": Value(0) for number in range(4)}
+    every = Category.objects.order_by().annotate(**nothing).values_list("name", "title", *nothing)
+    titles: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    tools = enabled = tokens = not_ready = 0
+    for name, title, *of_category in every.union(counted, all=True):
+        titles[name] = title
+        counts[name] += of_category[0]
+        tools, enabled, tokens, not_ready = map(sum, zip((tools, enabled, tokens, not_ready), of_category, strict=True))
+    by_title = sorted(titles.items(), key=lambda each: (each[1], each[0]))
+    categories = [Group(name, title, counts[name]) for name, title in by_title]
     return CatalogueNumbers(tools, enabled, tokens, not_ready, categories)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
@@ -18,7 +18,6 @@ from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_o
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.catalogue.tools.views import mark_tool
 from capabilities.choosing.pipeline.permissions import may_use_nothing
-from capabilities.common.picker import Group
 from sessions.doors.chats.queries import CALLS_COUNTED, by_last_call, calls_by_version, calls_of_tool
 from sessions.insight.trial.forms import TrialForm
 from sessions.insight.trial.writes import Trial, request_trial, trial_or_404, trial_run_or_404
@@ -66,7 +65,7 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
     context = {
         "numbers": numbers,
         **address.context(page),
-        "categories": _choices(numbers.categories, chosen["category"]),
+        "categories": numbers.categories,
         "agent": agent,
         "states": address.fields["state"].choices,  # type: ignore[attr-defined]
         "kinds": address.fields["kind"].choices,  # type: ignore[attr-defined]
@@ -85,11 +84,6 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         "may_set_up": member.has_right(Right.CATALOGUE),
     }
     return render(request, "capabilities/catalogue/tool_list.html", context)
-
-
-def _choices(found: Sequence[Group], chosen: str) -> Sequence[Group]:
-    """Return the categories to choose from: those with tools, and the chosen one."""
-    return found if not chosen or chosen in {each.name for each in found} else [*found, Group(chosen, chosen, 0)]
 
 
 @require_GET

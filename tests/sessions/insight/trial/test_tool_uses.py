@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from capabilities.models import Tool
 from sessions.models import ToolUsageHour
-from tests.cast import give_tool, make_agent, make_session, make_tool, make_turn
+from tests.cast import give_tool, make_agent, make_category, make_session, make_tool, make_turn
 from tests.sessions.doors.chats.test_views import add_step
 from toolhub.tenants.models import Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope
@@ -246,3 +246,17 @@ def test_the_page_takes_the_same_queries_for_one_and_three_agents(as_alice: Clie
     assert counts == [counts[0]] * 3
     assert counts[0] <= FRAME + 12
     assert parts == [SIGNED_IN + 3] * 3
+
+
+def test_tools_are_counted_and_may_be_moved_to_a_category_without_any(as_alice: Client, acme: Organisation) -> None:
+    make_tool(acme, "fetch", category=make_category(acme, "net"))
+    make_category(acme, "attic")
+    with organisation_scope(acme):
+        Tool.objects.filter(name="fetch").update(is_enabled=False)
+
+    page = as_alice.get(LIST)
+
+    numbers = page.context["numbers"]
+    assert (numbers.tools, numbers.enabled, numbers.tokens, numbers.not_ready) == (1, 0, 0, 0)
+    assert [(each.name, each.count) for each in numbers.categories] == [("attic", 0), ("net", 1)]
+    assert page.content.decode().count('<option value="attic"') == 2  # of the filter, and of what is set for many
