@@ -13,7 +13,7 @@ from capabilities.choosing.pipeline.bringing import Pair, Way, overrides_in, way
 from capabilities.contract.loading import META_CATEGORY
 from capabilities.models import Agent, AgentToolkit, Tool
 from sessions.models import ToolUsageHour
-from toolhub.tenants.models import Membership
+from toolhub.tenants.models import Membership, Reach
 
 #: Days that are looked at, rounds that a tool must have been sent in, and tools that are proposed.
 DAYS = 30
@@ -35,6 +35,8 @@ class UnusedTool:
     is_core: bool
     #: Names of the agent's toolkits that bring it.
     toolkits: Sequence[str]
+    #: Another agent called the tool.
+    is_called: bool
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,14 @@ class Unused:
     def tokens(self) -> int:
         return sum(each.tokens for each in self.tools)
 
+    def called_by_nobody(self, reach: Reach) -> list[str]:
+        """Return the names of tools that are on and that no agent called, as far as the reach goes; sorted."""
+        idle = {each.tool for each in self.tools if each.tool.is_enabled and not each.is_called}
+        return sorted(tool.name for tool in idle if reach.covers(tool.category.name))
+
 
 def unused_of(member: Membership, now: datetime) -> Unused:
-    """Return what the member's organisation was sent in vain in the last 30 days. At most ten queries."""
+    """Return what the member's organisation was sent in vain in the last 30 days. At most eleven queries."""
     rows = ToolUsageHour.objects.filter(hour__gte=now - timedelta(days=DAYS)).exclude(category_name=META_CATEGORY)
     by_tool = rows.values("agent_key", "tool_key").annotate(
         rounds=Sum("sent_rounds"), tokens=Sum("sent_tokens"), called=Sum("calls")
@@ -72,6 +79,7 @@ def unused_of(member: Membership, now: datetime) -> Unused:
         tool.pk: tool
         for tool in Tool.objects.filter(pk__in={row["tool_key"] for row in idle}).select_related("category")
     }
+    called = set(rows.filter(tool_key__in=tools, calls__gt=0).values_list("tool_key", flat=True))
     ways = ways_between(list(agents.values()), tools.values())
     bringing = {pair: way.toolkits for pair, way in ways.items()}
     found = []
@@ -89,6 +97,7 @@ def unused_of(member: Membership, now: datetime) -> Unused:
                 is_own=way.is_own or way.is_deferred,
                 is_core=way.is_core,
                 toolkits=[each.toolkit.name for each in way.toolkits],
+                is_called=tool.pk in called,
             )
         )
     return Unused(found, _toolkits(found, bringing, now))

@@ -134,7 +134,9 @@ def usage_advice(request: MemberRequest, org: str) -> HttpResponse:
 @require_GET
 @signed_in
 def usage_unused(request: MemberRequest, org: str) -> HttpResponse:
-    """Tools and toolkits that agents were sent in many rounds and never called. Eleven queries of its own at most."""
+    """Tools and toolkits that agents were sent in many rounds and never called. Twelve queries of its own at most."""
     member = member_or_404(request, right=Right.BUDGETS)
-    context = {"unused": unused_of(member, timezone.now()), "days": DAYS, "fewest_rounds": FEWEST_ROUNDS}
+    unused = unused_of(member, timezone.now())
+    names = unused.called_by_nobody(member.reach(Right.CATALOGUE))
+    context = {"unused": unused, "called_by_nobody": names, "days": DAYS, "fewest_rounds": FEWEST_ROUNDS}
     return render(request, "sessions/usage/unused.html", context)

@@ -15,6 +15,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from capabilities.models import Tool
 from sessions.budgets.queries import running_spans
 from sessions.models import BudgetPeriod, ToolUsageHour, Turn, UsageHour
 from sessions.usage.queries import GROUPINGS, UsageSums, usage_in
@@ -424,6 +425,30 @@ def test_tools_that_were_sent_and_never_called_are_told_with_where_they_come_fro
     assert "rare_tool" not in text
     assert "kit_used" not in text
     assert reverse("agent_update", args=["acme", agent.slug]) in html
+
+
+def test_what_no_agent_called_is_switched_off_from_there_by_who_may(alice: Membership, bob: Membership) -> None:
+    organisation = alice.organisation
+    agent, other = make_agent(organisation), make_agent(organisation, slug="other")
+    for number, name in enumerate(("idle_tool", "shared_tool", "off_tool")):
+        tool = make_tool(organisation, name)
+        give_tool(agent, tool, position=number)
+        add_tool_hour(organisation, agent.pk, tool.pk, name, sent_rounds=30, sent_tokens=9)
+        if name == "shared_tool":
+            add_tool_hour(organisation, other.pk, tool.pk, name, sent_rounds=30, calls=1)
+    with organisation_scope(organisation):
+        Tool.objects.filter(name="off_tool").update(is_enabled=False)
+        AdminRight.objects.create(organisation=organisation, membership=bob, right=Right.BUDGETS)
+
+    pages = [page(member, name="usage_unused") for member in (alice, bob)]
+    offered = [re.findall(r'name="names"\s+value="(\w+)"', html) for html in pages]
+    client = Client()
+    client.force_login(alice.user)
+    client.post(reverse("tools_switch", args=["acme"]), {"names": offered[0], "enabled": "0"})
+
+    assert offered == [["idle_tool"], []]
+    with organisation_scope(organisation):
+        assert sorted(Tool.objects.filter(is_enabled=True).values_list("name", flat=True)) == ["shared_tool"]
 
 
 def test_nothing_unused_says_so(alice: Membership) -> None:
