@@ -15,9 +15,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
+from capabilities.access.roles.queries import roles_shown
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
-from capabilities.models import Agent, AgentScope, ClientApprovals, RoutingMode
+from capabilities.models import Agent, AgentScope, ClientApprovals, Role, RoutingMode
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import set_up_title
 from sessions.access import kept_sessions_of
@@ -127,6 +128,7 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
         "sees_all": reader.has_right(Right.ROLES),
         "states": STATE_CHOICES,
         "query": urlencode(form.kept),
+        "roles_to_give": _roles_to_give(reader, found),
         "kept": [(name, form.data[name]) for name in KEPT if form.data.get(name)],
         "is_filtered": any(form.data.get(name) for name in ("q", "category", "state")),
     }
@@ -152,6 +154,14 @@ def explain_fix(request: MemberRequest, org: str) -> HttpResponse:
         messages.error(request, str(error))
     place = {name: form.cleaned_data[name] for name in ("after", "before") if form.cleaned_data[name]}
     return redirect(f"{reverse('explain', args=[org])}?{urlencode(form.kept | place)}")
+
+
+def _roles_to_give(reader: Membership, found: Explanation | None) -> Sequence[Role]:
+    """Return the roles that the reader may give a member who may use nothing; none for anybody else. One query, where
+    there is such a member."""
+    if found is None or not found.allows_nothing or not reader.has_right(Right.ROLES):
+        return []
+    return roles_shown()
 
 
 def _agents(reader: Membership) -> Any:

@@ -64,6 +64,8 @@ class Explanation:
     #: True where the session's tools are off: a person's messages are sent without any; those of a client of `/v1`
     #: with.
     tools_off: bool = False
+    #: True where no role and no grant allows the member anything.
+    allows_nothing: bool = False
 
 
 def explain(subject: Subject, asked: Asked) -> Explanation:
@@ -83,6 +85,7 @@ def explain(subject: Subject, asked: Asked) -> Explanation:
         page.inputs.selection.all_tokens,
         is_offered(subject.agent, subject.member),
         subject.session is not None and subject.session.tools_off and not asked.client,
+        page.inputs.permissions.rights.allows_nothing,
     )
 
 

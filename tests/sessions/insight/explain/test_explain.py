@@ -587,6 +587,23 @@ def test_a_narrow_page_has_the_same_words_as_the_headings(browser: Client, bob: 
     assert all(row == [heading.lower() for heading in headings[1:]] for row in rows)
 
 
+def test_who_may_use_nothing_is_given_a_role_from_there_by_who_may(
+    client: Client, alice: Membership, bob: Membership, agent: Agent
+) -> None:
+    give_tool(agent, make_tool(bob.organisation, "deploy"))
+    make_role(bob.organisation, alice, slug="ops")
+    offered = []
+    for reader in (alice, bob):
+        client.force_login(reader.user)
+        page = client.get("/o/acme/explain/", {"member": "bob@example.com"}).content.decode()
+        offered.append(re.findall(r'<option value="ops"', page))
+    client.force_login(alice.user)
+    of_alice = client.get("/o/acme/explain/").content.decode()
+
+    assert [len(each) for each in offered] == [1, 0]
+    assert f"/o/acme/members/{bob.public_id}/roles/" not in of_alice
+
+
 def test_the_page_names_what_is_not_there(client: Client, alice: Membership, agent: Agent) -> None:
     client.force_login(alice.user)
 
