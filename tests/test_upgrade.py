@@ -84,6 +84,13 @@ def test_data_of_an_older_release_are_told_what_to_do() -> None:
 
 
 @pytest.mark.django_db
+def test_a_first_start_that_was_stopped_between_two_apps_goes_on() -> None:
+    MigrationRecorder(connection).migration_qs.filter(app__in=("capabilities", "toolhub_sessions")).delete()
+
+    assert older_than_known() == []
+
+
+@pytest.mark.django_db
 def test_an_empty_database_begins_with_version_1_0_of_each_app() -> None:
     MigrationRecorder(connection).migration_qs.all().delete()
     executor = MigrationExecutor(connection)

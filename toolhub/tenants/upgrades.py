@@ -9,9 +9,14 @@ from django.db.migrations.recorder import MigrationRecorder
 
 def older_than_known() -> list[str]:
     """Return the migrations, as `app.name`, that the database lacks of those that 1.0 replaced and that are here no
-    more; none where it is empty or had all of them. Two queries."""
+    more; none where it is empty, had all of them, or is as a first start left it that was stopped between two apps. Two
+    queries."""
     disk = MigrationLoader(None).disk_migrations
-    replaced = [key for migration in disk.values() for key in migration.replaces if key not in disk]
     applied = set(MigrationRecorder(connection).applied_migrations())
-    lacking = [key for key in replaced if key not in applied]
-    return [f"{app}.{name}" for app, name in lacking] if len(lacking) < len(replaced) else []
+    lacking: list[str] = []
+    for migration in disk.values():
+        replaced = [key for key in migration.replaces if key not in disk]
+        missing = [f"{app}.{name}" for app, name in replaced if (app, name) not in applied]
+        if len(missing) < len(replaced):  # with none of them this app has not begun
+            lacking += missing
+    return lacking
