@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.processes
 
-#: Seconds for a turn of the offline model on a busy machine, in milliseconds for the browser.
-TURN_MS = 20_000
+#: Milliseconds for a turn of the offline model on a busy machine.
+TURN_MS = 60_000
 
 
 @pytest.fixture

@@ -70,9 +70,6 @@ class Door(models.TextChoices):
 class Turn(TenantModel):
     """One user message until its answer. The row is the queue: a worker that claims it owns it for one epoch."""
 
-    #: Whether the session's conversation goes on without it: set where turns are read for a page.
-    is_replaced = False
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.ForeignKey(ChatSession, on_delete=models.CASCADE, related_name="turns")
     #: Counts from 1 in its session; turns of one session run in this order, one at a time.

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "capabilities/language_models/providers/prices.py": "a source on record, in UTC",
     "capabilities/running/credentials/signing.py": "a note that is stored, in UTC",
     "capabilities/running/sandbox/monty/gaps.py": "advice to authors of Python tools",
+    "toolhub/embedded/offline_model/arguments.py": "arguments of a call, as a model writes them",
     "sessions/doors/chats/exports.py": "a file, in UTC, which it names",
     "sessions/loop/calls/approvals.py": "what a model reads, in UTC",
     "sessions/turns/budget_states.py": "a refusal, which names its zone; REST has it too",

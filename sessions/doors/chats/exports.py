@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from sessions.models import ChatSession, Step, Turn
+from sessions.models import ChatSession, Step, StepKind, Turn
 from toolhub.tenants.rows.money import dollars
 
 #: Turns of a file, the last ones.
@@ -43,7 +43,7 @@ def export(session: ChatSession, turns: Sequence[Turn], kind: str, *, origin: st
     if kind == "json":
         content = json.dumps(_as_data(session, turns), ensure_ascii=False, indent=2) + "\n"
     else:
-        kept = [turn for turn in turns if not turn.is_replaced]
+        kept = [turn for turn in turns if not _is_replaced(turn)]
         content = _as_markdown(session, kept) if kind == "md" else _as_curl(session, kept, origin)
     return Exported(f"{slugify(str(session))[:60] or 'chat'}.{kind}", FORMATS[kind], content)
 
@@ -57,13 +57,13 @@ def _as_data(session: ChatSession, turns: Sequence[Turn]) -> dict[str, Any]:
         "turns": [
             {
                 "seq": turn.seq,
-                "is_replaced": turn.is_replaced,
+                "is_replaced": _is_replaced(turn),
                 "agent": turn.agent.slug,
                 "created_at": turn.created_at.isoformat(),
                 "status": turn.status,
                 "error_code": turn.error_code,
                 "message": turn.message,
-                "calls": [_call(step) for step in turn.steps.all()],
+                "calls": [_call(step) for step in _calls(turn)],
                 "answer": turn.answer,
                 "input_tokens": turn.input_tokens,
                 "output_tokens": turn.output_tokens,
@@ -72,6 +72,14 @@ def _as_data(session: ChatSession, turns: Sequence[Turn]) -> dict[str, Any]:
             for turn in turns
         ],
     }
+
+
+def _is_replaced(turn: Turn) -> bool:
+    return bool(vars(turn)["is_replaced"])
+
+
+def _calls(turn: Turn) -> list[Step]:
+    return [step for step in turn.steps.all() if step.kind == StepKind.TOOL]
 
 
 def _call(step: Any) -> dict[str, Any]:
@@ -90,7 +98,7 @@ def _as_markdown(session: ChatSession, turns: Sequence[Turn]) -> str:
         parts.append(f"## {turn.membership} · {turn.created_at:%Y-%m-%d %H:%M} UTC")
         parts.append(turn.message)
         parts.append(f"## {turn.agent}")
-        parts.append("\n".join(map(_call_line, turn.steps.all())))
+        parts.append("\n".join(map(_call_line, _calls(turn))))
         parts.append(turn.answer or f"({turn.get_status_display()})")
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -193,20 +193,19 @@ def _mark_replaced(turns: Sequence[Turn], last: Turn | None) -> None:
     if last is None and turns:
         last = Turn.objects.filter(session=turns[0].session_id).order_by("-seq").only("passed_over").first()
     for turn in turns:
-        turn.is_replaced = last is not None and last.passes_over(turn.seq)
+        turn.is_replaced = last is not None and last.passes_over(turn.seq)  # type: ignore[attr-defined]
 
 
 def exported_turns(session: ChatSession, most: int) -> list[Turn]:
-    """Return the session's last turns, in order, with their calls, cut as pages cut them, and whether they were
+    """Return the session's last turns, in order, with their steps, cut as pages cut them, and whether they were
     replaced. Two queries."""
-    calls = (
-        Step.objects.filter(kind=StepKind.TOOL)
-        .only("organisation", "turn", "index", "status", "tool_name")
+    steps = (
+        Step.objects.only("organisation", "turn", "index", "kind", "status", "tool_name")
         .annotate(arguments_shown=Left("arguments", SHOWN_CHARS), result_shown=Left("result", SHOWN_CHARS))
         .order_by("index")
     )
     turns = Turn.objects.filter(session=session).select_related("agent", "membership__user").order_by("-seq")
-    found = list(turns.prefetch_related(Prefetch("steps", calls))[:most])[::-1]
+    found = list(turns.prefetch_related(Prefetch("steps", steps))[:most])[::-1]
     _mark_replaced(found, found[-1] if found else None)
     return found
 
