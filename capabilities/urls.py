@@ -46,6 +46,7 @@ SERVER = r"^servers/(?P<name>[a-z0-9][a-z0-9_-]{0,31})/"
 CATEGORY = r"^categories/(?P<name>[a-zA-Z0-9][a-zA-Z0-9_-]{0,63})/"
 
 urlpatterns = [
+    re_path(TOOLKIT + r"agents/\Z", agents.toolkit_agents, name="toolkit_agents"),
     re_path(TOOLKIT + r"export/\Z", sharing.toolkit_export, name="toolkit_export"),
     re_path(TOOLKIT + r"publish/\Z", publications.toolkit_publish, name="toolkit_publish"),
     path("imports/<uuid:import_id>/toolkit/", sharing.import_toolkit, name="import_toolkit"),

@@ -521,6 +521,9 @@ TABLE: dict[str, Write] = {
     "capabilities.agents.agents.giving.give_tools": lambda d, a: giving.give_tools(
         [d.row(Tool).name], Recipients((d.row(Agent).slug,)), actor=a
     ),
+    "capabilities.agents.agents.giving.let_load": lambda d, a: giving.let_load(
+        d.row(Agent), d.row(Toolkit).name, actor=a
+    ),
     "capabilities.agents.agents.writes.create_agent": lambda d, a: agents.create_agent(d.agent_content(), actor=a),
     "capabilities.agents.agents.writes.update_agent": lambda d, a: agents.update_agent(
         d.row(Agent), d.agent_content(), actor=a

@@ -229,6 +229,7 @@ FORMS: dict[str, Form] = {
     "POST toolkit_update find": Form(shows="word_tool", writes=False),
     "POST toolkit_update tools-q": Form({"tools-q": "word"}, "word_tool", writes=False),
     "POST toolkit_publish": Form({"audience": "address"}, "is published as number"),
+    "POST toolkit_agents": Form(shows="may load"),
     "GET publication_list": Form({"q": "word"}, "word_kit"),
     "POST toolkit_delete": Form(shows="Agents use word_kit", writes=False),
     # Providers

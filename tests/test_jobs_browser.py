@@ -256,3 +256,24 @@ def test_why_a_colleague_has_no_tool_is_explained_and_mended(alice: Page, browse
     assert alice.locator("#explained").get_by_text("Sent", exact=True).count() == 1
     assert hand.done == (4, 1)
     eve.context.close()
+
+
+def test_a_toolkit_is_made_given_to_an_agent_and_loaded_in_a_chat(alice: Page, provider: ScriptedOpenAI) -> None:
+    hand = Hand(alice)
+    hand.entry("Tools", "Toolkits")
+    hand.link("Add a toolkit")
+    hand.fill("Name", "garden")
+    hand.tick("Weather")
+    hand.button("Add the toolkit")
+    alice.get_by_role("main").get_by_label("Agent", exact=True).select_option(label="Everyday")
+    hand.clicks += 1
+    hand.button("Let it load this")
+    alice.get_by_text("may load garden").wait_for()
+    hand.button("Try it in a chat with")
+    alice.wait_for_url("**/sessions/**")
+    provider.enqueue(Say("It is at hand."))
+    say(alice, "What is the weather?")
+    alice.get_by_text("It is at hand.").wait_for(timeout=TURN_MS)
+
+    assert any("weather" in each["function"]["name"] for each in provider.requests[-1]["tools"])
+    assert hand.done == (8, 1)

@@ -1334,6 +1334,11 @@ ROUTES: dict[str, Route] = {
         (Ask("POST", 302, body=lambda side: {"base_url": "https://other.example.org"}),), right=Right.CATALOGUE
     ),
     "import_toolkit": Route((Ask("POST", 302),), right=Right.TOOLKITS),
+    "toolkit_agents": Route(
+        (Ask("POST", 302, body=lambda side: {"agent": side.agent}, refused=404),),
+        args={"name": "idle_toolkit"},
+        right=Right.AGENTS,
+    ),
     "toolkit_export": Route((Ask("POST"),), args={"name": "idle_toolkit"}, right=Right.CATALOGUE),
     "toolkit_publish": Route(
         (Ask("POST", 302, body=lambda side: {"audience": "address"}, right=Right.APPROVE_CODE, also=Right.CATALOGUE),),

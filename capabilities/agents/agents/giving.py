@@ -31,9 +31,18 @@ def give_tools(names: Sequence[str], to: Recipients, *, actor: Membership) -> No
         require(actor, Right.AGENTS)
     for agent in _agents_named(to.agents):
         if toolkit:
-            _let_load(agent, toolkit, actor)
+            let_load(agent, toolkit, actor=actor)
         elif not agent.has_every_tool:
             _own(agent, names, actor)
+
+
+@configuration_write("agents")
+def let_load(agent: Agent, toolkit: str, *, actor: Membership) -> None:
+    """Let the agent load the toolkit of this name, behind those that it may load. Needs the right `agents`. Raises
+    ChangeRefused."""
+    stored = allowed_toolkits(agent)
+    if toolkit not in stored:
+        _save(agent, actor, allowed_toolkits=(*stored, toolkit))
 
 
 def _agents_named(slugs: Sequence[str]) -> list[Agent]:
@@ -66,12 +75,6 @@ def _own(agent: Agent, names: Sequence[str], actor: Membership) -> None:
     stored = own_tools(agent)
     new_names = [name for name in names if name not in stored]
     _save(agent, actor, tools=(*stored, *new_names))
-
-
-def _let_load(agent: Agent, toolkit: str, actor: Membership) -> None:
-    stored = allowed_toolkits(agent)
-    if toolkit not in stored:
-        _save(agent, actor, allowed_toolkits=(*stored, toolkit))
 
 
 def _save(agent: Agent, actor: Membership, **change: Any) -> None:

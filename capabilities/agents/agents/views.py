@@ -15,9 +15,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from capabilities.agents.agents.forms import AgentForm
+from capabilities.agents.agents.giving import let_load
 from capabilities.agents.agents.previews import impact_of_agent, start_of
 from capabilities.agents.agents.queries import PickedTool, agent_or_404, agents_shown, toolkit_picker, toolkits_of_agent
 from capabilities.agents.agents.writes import AgentContent, agent_stamp, create_agent, delete_agent, update_agent
+from capabilities.agents.toolkits.queries import toolkit_or_404
 from capabilities.catalogue.tools.queries import tool_picker
 from capabilities.common.pages import preview_status, refused, show_refusal, shown_preview, status_of
 from capabilities.common.picker import search_in
@@ -156,3 +158,19 @@ def agent_delete(request: MemberRequest, org: str, slug: str) -> HttpResponse:
         return refused(request, error, "agent_update", org, slug)
     messages.success(request, f"{agent} is removed.")
     return redirect("agent_list", org)
+
+
+@require_POST
+@signed_in
+def toolkit_agents(request: MemberRequest, org: str, name: str) -> HttpResponse:
+    """Let the chosen agent load the toolkit, on whose page the form stands."""
+    member = member_or_404(request, right=Right.AGENTS)
+    toolkit = toolkit_or_404(name, member)
+    agent = agent_or_404(request.POST.get("agent", "").replace("\x00", ""), member)
+    try:
+        let_load(agent, toolkit.name, actor=member)
+    except ChangeRefused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{agent} may load {toolkit}.")
+    return redirect("toolkit_detail", org, name)

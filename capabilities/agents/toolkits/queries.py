@@ -12,7 +12,7 @@ from django.http import Http404
 from capabilities.catalogue.tools.queries import shown_tools
 from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
 from capabilities.contract.loading import META_CATEGORY, RESERVED_TOOLS
-from capabilities.models import Agent, AgentToolkit, Category, Tool, Toolkit, ToolkitCategory, ToolkitTool
+from capabilities.models import Agent, AgentToolkit, Category, Offer, Tool, Toolkit, ToolkitCategory, ToolkitTool
 from capabilities.running.services.writes import acts_as_member, acts_as_organisation
 from toolhub.tenants.models import Membership, Right
 
@@ -91,6 +91,20 @@ def toolkit_or_404(name: str, member: Membership) -> Toolkit:
         raise Http404("No such toolkit.")
     weigh([toolkit])
     return toolkit
+
+
+def agents_without(toolkit: Toolkit, member: Membership) -> Sequence[Agent]:
+    """Return the agents that the member sees and that may not load the toolkit, by name. One query."""
+    may_load = AgentToolkit.objects.filter(agent=OuterRef("pk"), toolkit=toolkit)
+    agents = Agent.objects.seen_by(member).filter(~Exists(may_load))
+    return list(agents.only("organisation_id", "slug", "name").order_by("name", "pk"))
+
+
+def agent_to_try(toolkit: Toolkit) -> Agent | None:
+    """Return the first agent, of those that `shown_toolkits` gave the toolkit, that is switched on and offered to
+    everybody; None where there is none. No query."""
+    agents = (line.agent for line in toolkit.agent_toolkits.all())
+    return next((each for each in agents if each.is_enabled and each.offered_to == Offer.EVERYBODY), None)
 
 
 @dataclass(frozen=True)

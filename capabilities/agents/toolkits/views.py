@@ -14,6 +14,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from capabilities.agents.toolkits.forms import ToolkitForm, ToolRow
 from capabilities.agents.toolkits.previews import impact_of_toolkit
 from capabilities.agents.toolkits.queries import (
+    agent_to_try,
+    agents_without,
     category_picker,
     knobs_of,
     toolkit_or_404,
@@ -36,7 +38,7 @@ from capabilities.models import Tool, Toolkit
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import set_up_title
 from toolhub.tenants.access import MemberRequest, member_or_404
-from toolhub.tenants.models import Right
+from toolhub.tenants.models import Access, Right
 from toolhub.tenants.pages import signed_in
 
 
@@ -62,6 +64,8 @@ def toolkit_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
         "categories": page.categories,
         "waiting": sum(line.tool.state != "ready" for line in page.lines),  # type: ignore[attr-defined]
         "may_change": member.has_right(Right.TOOLKITS),
+        "agents_without": agents_without(page.toolkit, member) if member.has_right(Right.AGENTS) else (),
+        "to_try": agent_to_try(page.toolkit) if member.has_access(Access.MEMBER) else None,
         "can_connect": any(each.agent.is_enabled for each in page.toolkit.agent_toolkits.all()),
         "may_export": bool(member.reach(Right.CATALOGUE)),
         "may_publish": member.has_right(Right.CATALOGUE) and member.has_right(Right.APPROVE_CODE),

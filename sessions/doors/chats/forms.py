@@ -47,6 +47,8 @@ class NewSessionForm(forms.Form):
         empty_label=None,
         error_messages={"invalid_choice": "There is no such agent.", "required": "Choose an agent."},
     )
+    #: Name of a toolkit that is loaded at once, where it was asked for on its page.
+    toolkit = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, member: Membership, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -43,8 +43,9 @@ from sessions.doors.chats.stream_limits import TRY_AGAIN, TooManyStreams, event_
 from sessions.doors.chats.writes import change_session, delete_session, open_session
 from sessions.models import ChatSession, Schedule, Turn
 from sessions.selection.examples import examples_for
+from sessions.selection.loading.loadable import LoadTarget
 from sessions.selection.loading.panel import panel_of
-from sessions.selection.loading.queries import around
+from sessions.selection.loading.queries import around, load_for, sentence_of
 from sessions.turns import accepting, ledger
 from sessions.turns.accepting import Branch
 from toolhub.tenants.access import MemberRequest, member_or_404
@@ -67,6 +68,9 @@ def _create_session(request: MemberRequest, member: Membership) -> HttpResponse:
     if not form.is_valid():
         return _session_list(request, member, form, status=422)
     session = open_session(member, form.cleaned_data["agent"])
+    if toolkit := form.cleaned_data["toolkit"]:
+        loaded = load_for(LoadTarget(session, session.agent), actor=member, toolkit=toolkit)
+        (messages.success if loaded.is_there else messages.error)(request, sentence_of(loaded))
     return redirect("session_detail", org=member.organisation.slug, session_id=session.pk)
 
 

@@ -29,7 +29,7 @@ from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, Toolkit, ToolkitCategory, ToolkitTool
 from capabilities.running.registry import registry
 from capabilities.running.services.writes import clear_service, save_service
-from tests.cast import hold_credential, make_agent, make_category, make_member, make_tool
+from tests.cast import hold_credential, make_agent, make_category, make_member, make_tool, make_toolkit
 from tests.rest import Reply, Rest
 from toolhub.tenants.models import Access, AdminRight, AuditEntry, Membership, Organisation, Right
 from toolhub.tenants.rows.scope import organisation_scope
@@ -586,7 +586,7 @@ def test_a_member_reads_toolkits_and_without_the_right_changes_none(
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
-    ("page", "queries"), [("toolkits/", 11), ("toolkits/kit_0/", 15), ("toolkits/kit_0/edit/", 17)]
+    ("page", "queries"), [("toolkits/", 11), ("toolkits/kit_0/", 16), ("toolkits/kit_0/edit/", 17)]
 )
 def test_the_pages_take_the_same_queries_for_one_and_three(
     as_alice: Client,
@@ -664,3 +664,26 @@ def test_mr_31_to_mr_35_are_told_beside_the_field_of_the_agent_s_form(
     assert text_of(page.content).count(message) == 2, "once on top, once beside the field"
     with organisation_scope(acme):
         assert not Agent.objects.filter(slug="coder").exists()
+
+
+def test_an_agent_is_let_load_it_on_its_page_and_tried_from_there(
+    client: Client, alice: Membership, bob: Membership, acme: Organisation
+) -> None:
+    agent = make_agent(acme)
+    toolkit = make_toolkit(acme, "garden", make_tool(acme, "rake"))
+    page, address = "/o/acme/toolkits/garden/", "/o/acme/toolkits/garden/agents/"
+    client.force_login(bob.user)
+    of_bob = client.get(page).content.decode()
+    refused = client.post(address, {"agent": agent.slug}).status_code
+    client.force_login(alice.user)
+    before = client.get(page).content.decode()
+
+    answer = client.post(address, {"agent": agent.slug}, follow=True).content.decode()
+
+    assert ("Let it load" in of_bob, refused) == (False, 403)
+    assert ('value="starter"' in before, "Try it in a chat" in before) == (True, False)
+    assert ("Starter may load garden" in answer, "Try it in a chat with Starter" in answer) == (True, True)
+    with organisation_scope(acme):
+        assert list(AgentToolkit.objects.values_list("agent", "toolkit", "is_initial")) == [
+            (agent.pk, toolkit.pk, False)
+        ]

@@ -9,15 +9,25 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db.models.functions import Now
 from django.test import AsyncClient, Client
+from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
-from capabilities.models import Grant, Role, RoleMembership, RoleRule
+from capabilities.models import Grant, Role, RoleMembership, RoleRule, Toolkit
 from sessions.doors.chats import live, markdown, readers
 from sessions.doors.chats.markdown import render_markdown
-from sessions.models import ChatSession, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
+from sessions.models import ChatSession, LoadedToolkit, Step, StepKind, StepStatus, ToolSet, Turn, TurnStatus
 from sessions.turns import accepting, ledger
 from sessions.turns.events import Delta, Event
-from tests.cast import make_agent, make_member, make_role, make_session, make_tool, make_turn
+from tests.cast import (
+    allow_toolkit,
+    make_agent,
+    make_member,
+    make_role,
+    make_session,
+    make_tool,
+    make_toolkit,
+    make_turn,
+)
 from toolhub.tenants.models import Access, AdminRight, Membership, Right
 from toolhub.tenants.rows.cursors import sealed_place
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
@@ -765,3 +775,22 @@ def test_a_session_of_somebody_else_says_nothing_of_oneself(
     answer = client.get(page_of(session))
 
     assert (answer.status_code, NOTHING in answer.content.decode()) == (200, False)
+
+
+def test_a_session_that_is_opened_with_a_toolkit_has_it_loaded_or_says_why_not(as_bob: Client, bob: Membership) -> None:
+    agent = make_agent(bob.organisation)
+    make_role(bob.organisation, bob)
+    for name in ("garden", "attic"):
+        make_toolkit(bob.organisation, name, make_tool(bob.organisation, f"{name}_rake"))
+    with organisation_scope(bob.organisation):
+        allow_toolkit(agent, Toolkit.objects.get(name="garden"))
+    address = reverse("session_list", args=["acme"])
+
+    pages = [
+        as_bob.post(address, {"agent": agent.slug, "toolkit": name}, follow=True).content.decode()
+        for name in ("garden", "attic")
+    ]
+
+    with organisation_scope(bob.organisation):
+        assert list(LoadedToolkit.objects.values_list("toolkit__name", flat=True)) == ["garden"]
+    assert ["notice is-error" in page for page in pages] == [False, True]
