@@ -25,8 +25,8 @@ WIDTHS = (1280, 860, 400)
 MESSAGES = (
     "Add a task: water the plants on Friday",
     "What is on my list?",
-    "Note: the key of the bike is in the drawer",
     "What is 15% of 240?",
+    "Remind me to call Ann tomorrow at 9",
 )
 PAGES = {
     "home": "/o/acme/",
