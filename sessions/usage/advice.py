@@ -28,7 +28,7 @@ class Advice:
 
 
 def advice_for(member: Membership, now: datetime) -> list[Advice]:
-    """Return the next steps for a member with the right `budgets`, those that there are. 14 queries at most."""
+    """Return the next steps for a member with the right `budgets`, those that there are. 15 queries at most."""
     found = (_unused(member, now), _budget(member), _model(member, now))
     return [each for each in found if each is not None]
 

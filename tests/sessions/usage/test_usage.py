@@ -532,4 +532,4 @@ def test_advice_costs_the_same_queries_for_one_and_many(alice: Membership) -> No
         counts.append(len(queries))
 
     assert counts == [counts[0]] * 3
-    assert counts[0] == 3 + 14  # those of signing in, and its own
+    assert counts[0] == 3 + 15  # those of signing in, and its own
