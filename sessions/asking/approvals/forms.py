@@ -40,10 +40,6 @@ class BulkForm(forms.Form):
         ids = dict.fromkeys(str(found) for text in sent[:PAGE] if (found := public_id_of(text)))
         self.fields["approval"].choices = [(each, each) for each in ids]  # type: ignore[attr-defined]
 
-    def first_error(self) -> str:
-        """Return the first error, for a page that shows one sentence."""
-        return first_error(self)
-
 
 class AnswerForm(forms.Form):
     """Answer of a person, with a note or proposal. A button with a choice of the question's fills in `choice`."""
@@ -61,11 +57,8 @@ class AnswerForm(forms.Form):
     def response_text(self) -> str:
         return str(self.cleaned_data["choice"] or self.cleaned_data["response"])
 
-    def first_error(self) -> str:
-        """Return the first error, for a page that shows one sentence."""
-        return first_error(self)
-
 
 def first_error(form: forms.Form) -> str:
+    """Return the first error of a form that is not valid, for a page that shows one sentence."""
     errors: Any = next(iter(form.errors.values()), [""])
     return str(errors[0])

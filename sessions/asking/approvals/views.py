@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from capabilities.common.pages import page_before
 from capabilities.common.refused import ChangeRefused
 from sessions.asking.approvals.cards import Card, by_tool, card_for, grouped, waiting_cards
-from sessions.asking.approvals.forms import APPROVE, AnswerForm, ApprovalsAddress, BulkForm
+from sessions.asking.approvals.forms import APPROVE, AnswerForm, ApprovalsAddress, BulkForm, first_error
 from sessions.asking.approvals.input_forms import content_typed
 from sessions.asking.approvals.queries import (
     answerable_of,
@@ -137,7 +137,7 @@ def _answer(
     approval = approval_or_404(member, approval_id)
     form = AnswerForm(request.POST)
     if not form.is_valid():
-        return _card(request, card_for(member, approval), error=form.first_error(), status=422)
+        return _card(request, card_for(member, approval), error=first_error(form), status=422)
     try:
         done = act(approval, form, member)
     except ContentRefused as error:
@@ -167,7 +167,7 @@ def approval_bulk(request: MemberRequest, org: str) -> HttpResponse:
     member = member_or_404(request, at_least=Access.MEMBER)
     form = BulkForm(request.POST)
     if not form.is_valid():
-        messages.error(request, form.first_error())
+        messages.error(request, first_error(form))
         return redirect("approval_list", org)
     named = approvals_named(member, form.cleaned_data["approval"])
     if len({each.tool_id for each in named}) > 1:
