@@ -73,6 +73,13 @@ def sign_in(page: Page, email: str = EMAIL, password: str = PASSWORD) -> None:
     page.get_by_role("button", name="Sign in", exact=True).click()
 
 
+def menu(page: Page, entry: str, tab: str = "") -> None:
+    """An entry of the menu, and one of its tabs."""
+    page.get_by_role("navigation", name="Main", exact=True).get_by_role("link", name=entry).click()
+    if tab:
+        page.get_by_role("navigation", name=f"Pages of {entry}").get_by_role("link", name=tab).click()
+
+
 def complaints(page: Page) -> list[str]:
     """What the page's console says of errors, refused content and broken scripts, as it comes."""
     found: list[str] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
 from operator import itemgetter
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 from django.conf import settings
@@ -23,7 +23,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from capabilities.common.memory import forget_everything
-from tests.browser import service
+from tests.browser import chromium, service
 from tests.cast import make_member, make_organisation
 from tests.clients.installed import NOT_INSTALLED
 from tests.isolation import NOT_ISOLATED
@@ -32,6 +32,9 @@ from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
 from toolhub.tenants.rows.scope import organisation_scope
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # A busy machine makes no case wrong.
 effort.register_profile(
@@ -230,6 +233,13 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) ->
     """The whole service as `make run` starts it. Who needs other settings, or a fresh one, starts one more."""
     with service(tmp_path_factory.mktemp("up"), empty_database) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for all tests of one file."""
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture

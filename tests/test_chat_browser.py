@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, complaints, service, sign_in
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_agents_tool_browser import ask
 from tests.test_doors_browser import profile
@@ -53,12 +53,6 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, pr
         changed = {"provider": "scripted", "model": "scripted", "routing_mode": "off", "tools": ["calculator"]}
         rest(running, "agents/everyday", changed, method="PATCH")
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(params=[1280, 400], ids=["1280", "400"])

@@ -3,12 +3,11 @@ not. Nothing of a link's secret stays in an address, a Referer or a log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, chromium, complaints, sign_in
+from tests.browser import EMAIL, complaints, sign_in
 from tests.test_up import Up
 
 if TYPE_CHECKING:
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NEW = "another-good-password"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 def profile(browser: Browser, up: Up, *, script: bool = True) -> Page:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -459,9 +460,14 @@ AXE = """async (script) => {
 }"""
 
 
+@cache
+def axe_core() -> str:
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text()
+
+
 def barriers(page: Page) -> list[str]:
     """What axe-core finds on the open page, as `rule: selector: element: message`."""
-    found: list[str] = page.evaluate(AXE, files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    found: list[str] = page.evaluate(AXE, axe_core())
     return found
 
 

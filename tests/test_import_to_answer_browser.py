@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, complaints, menu, service, sign_in
 from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_doors_browser import join, link_on, profile
@@ -98,12 +98,6 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, pr
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
 @pytest.fixture
 def alice(browser: Browser, up: Up) -> Page:
     """An admin at Home, who chose no address."""
@@ -113,13 +107,6 @@ def alice(browser: Browser, up: Up) -> Page:
     sign_in(page, EMAIL)
     page.wait_for_url("**/o/acme/")
     return page
-
-
-def menu(page: Page, entry: str, tab: str = "") -> None:
-    """An entry of the menu, and one of its tabs."""
-    page.get_by_role("navigation", name="Main", exact=True).get_by_role("link", name=entry).click()
-    if tab:
-        page.get_by_role("navigation", name=f"Pages of {entry}").get_by_role("link", name=tab).click()
 
 
 def add(page: Page, kind: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import EMAIL, LOCAL, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, LOCAL, complaints, menu, service, sign_in
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_doors_browser import join, link_on, profile
 from tests.test_newcomer import TURN_MS, say
@@ -40,9 +40,8 @@ class Hand:
         self.clicks += 1
 
     def entry(self, name: str, tab: str = "") -> None:
-        self.click(self.page.get_by_role("navigation", name="Main", exact=True).get_by_role("link", name=name))
-        if tab:
-            self.click(self.page.get_by_role("navigation", name=f"Pages of {name}").get_by_role("link", name=tab))
+        menu(self.page, name, tab)
+        self.clicks += 1 + bool(tab)
 
     def link(self, name: str) -> None:
         self.click(self.page.get_by_role("main").get_by_role("link", name=name).first)
@@ -82,12 +81,6 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, pr
         changed = {"provider": "scripted", "model": "scripted", "routing_mode": "off"}
         rest(running, "agents/everyday", changed, method="PATCH")
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 def at_home(browser: Browser, up: Up, email: str = EMAIL) -> Page:

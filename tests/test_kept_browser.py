@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.template.loader import render_to_string
 
-from tests.browser import EMAIL, chromium, sign_in
+from tests.browser import EMAIL, sign_in
 from tests.paths import ROOT
 from tests.test_doors_browser import profile
 from tests.test_streaming import picture, rest
@@ -27,12 +27,6 @@ FORMS = {"agents/new/": "prompt", "toolkits/new/": "description", "python-tools/
 COMPOSING = """([field, init]) => field.dispatchEvent(
     Object.defineProperty(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true, ...init}),
     "keyCode", {value: init.code_}))"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture

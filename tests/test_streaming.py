@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import TOKEN, chromium, complaints, service, sign_in
+from tests.browser import TOKEN, complaints, service, sign_in
 from tests.test_newcomer import TURN_MS, say
 from tests.test_up import Up
 
@@ -37,12 +37,6 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) ->
         # The answer tells of each tool that was sent: of all of them, so that it is long.
         rest(running, "agents/everyday", {"routing_mode": "off"}, method="PATCH")
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(params=[WIDE, NARROW], ids=["1280", "400"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import chromium, complaints, sign_in
+from tests.browser import complaints, sign_in
 from tests.test_newcomer import TURN_MS, say
 from tests.test_streaming import rest
 from tests.test_up import Up
@@ -49,12 +49,6 @@ OUTSIDE = """() => {
     .filter(each => sticksOut(each) && each.checkVisibility() && !scrolls(each.parentElement))
     .map(each => each.outerHTML.slice(0, 120));
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

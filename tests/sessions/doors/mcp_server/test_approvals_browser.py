@@ -22,7 +22,7 @@ import mcp_types as types
 import pytest
 from mcp.client import Client
 
-from tests.browser import EMAIL, TOKEN, chromium, complaints, service, sign_in
+from tests.browser import EMAIL, TOKEN, complaints, service, sign_in
 from tests.sessions.doors.mcp_server.gateway import ask, text_of
 from tests.test_doors_browser import profile
 from tests.test_streaming import picture, rest
@@ -48,12 +48,6 @@ def up(folder: Path, empty_database: Path | None) -> Iterator[Up]:
     with service(folder, empty_database) as running:
         rest(running, "approval-rules", {"name": "sums", "tool_pattern": "calculator"})
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture
