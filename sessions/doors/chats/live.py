@@ -16,6 +16,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import Http404, HttpRequest
+from django.middleware.csrf import get_token
 from django.template.loader import render_to_string
 from django.utils.html import escape
 
@@ -107,7 +108,8 @@ def _turn_and_partial(request: MemberRequest, turn_id: UUID, shown: ShownReply) 
             turn = turn_or_404(member, turn_id)
             shown.draw(turn)
             show_cards(member, [turn])
-            context = {"turn": turn, "organisation": member.organisation} | rights_in(member, turn.session)
+            context = {"turn": turn, "organisation": member.organisation, "csrf_token": get_token(request)}
+            context |= rights_in(member, turn.session)
             with shown_as(member.organisation):
                 return turn, render_to_string("sessions/doors/chats/_turn.html", context)
     except Http404:

@@ -555,6 +555,21 @@ def test_the_stream_of_an_ended_turn_is_its_end(read_stream: Read, session: Chat
     assert "<p>Two</p>\n<p>paragraphs</p>" in html
 
 
+@pytest.mark.parametrize("status", [TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED])
+def test_the_stream_of_an_ended_turn_has_the_forms_of_its_page_with_their_tokens(
+    as_bob: Client, read_stream: Read, session: ChatSession, status: TurnStatus
+) -> None:
+    turn = make_turn(session, status=status, answer="Two")
+    as_bob.get(page_of(session))  # the cookie of forms
+    token = re.compile(r'(name="csrfmiddlewaretoken" value=)"\w{64}"')
+    polled = as_bob.get(turn_url(turn), headers=HTMX).content.decode()
+
+    [(_, html)] = read_stream(turn)
+
+    assert len(token.findall(html)) == html.count("<form") > 0
+    assert token.sub(r"\1", html).strip() in token.sub(r"\1", polled)
+
+
 def test_the_stream_sends_the_partial_of_each_change_and_the_text_being_written(
     read_stream: Read, session: ChatSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
