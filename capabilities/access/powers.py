@@ -20,6 +20,7 @@ from capabilities.choosing.pipeline.permissions import (
 from capabilities.contract.permission import ToolKey
 from capabilities.models import Agent, Grant, Offer, Role, RoleMembership, Tool
 from toolhub.tenants.models import CATEGORY_RIGHTS, NOWHERE, Membership, Reach, Right
+from toolhub.tenants.rows.statements import Select
 
 #: As the name of an agent: whoever it is not offered to learns no more of it.
 HIDDEN_AGENT = "an agent that is not offered to you"
@@ -159,22 +160,27 @@ def _grants(keys: Collection[int], since: datetime) -> dict[int, list[GrantState
     return found
 
 
-def _tools() -> dict[int, ToolState]:
-    rows = Tool.objects.order_by("pk").values_list(
+_TOOLS = Select(
+    lambda: Tool.objects.order_by("pk").values_list(
         "pk", "category_id", "name", "kind", "category__name", "is_enabled", "off_by_admin", "server__off_by_admin"
     )
+)
+_AGENTS = Select(lambda: Agent.objects.order_by("pk").values_list("pk", "offered_to", "agent_rooms__role"))
+
+
+def _tools() -> dict[int, ToolState]:
     return {
         key: ToolState(
             tool_key(key, category_id, name, kind), category, (is_enabled or not off_by_admin) and not server_off
         )
-        for key, category_id, name, kind, category, is_enabled, off_by_admin, server_off in rows
+        for key, category_id, name, kind, category, is_enabled, off_by_admin, server_off in _TOOLS.rows()
     }
 
 
 def _agents() -> dict[int, frozenset[int] | None]:
     """The roles that each agent is offered to, by its key; None for everybody. One query."""
     found: dict[int, frozenset[int] | None] = {}
-    for key, offer, role in Agent.objects.order_by("pk").values_list("pk", "offered_to", "agent_rooms__role"):
+    for key, offer, role in _AGENTS.rows():
         known = found.get(key) or frozenset()
         found[key] = None if offer == Offer.EVERYBODY else known | ({role} if role else set())
     return found

@@ -21,7 +21,7 @@ from django_htmx.middleware import HtmxDetails
 
 from toolhub.tenants.audit.writes import record
 from toolhub.tenants.authority import NotYours, why_not_of
-from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Right, Scope, User
+from toolhub.tenants.models import EVERY_CATEGORY, Access, ApiToken, Membership, Organisation, Right, Scope, User
 from toolhub.tenants.rows.scope import system_scope
 from toolhub.tenants.rows.statements import Select, param
 from toolhub.tenants.tokens.last_use import TokenUse, use_of
@@ -76,14 +76,22 @@ def check_right(member: Membership, right: Right, category: str | None = EVERY_C
         raise PermissionDenied(f"This needs the admin right {right.value}{f' for {category}' if category else ''}.")
 
 
+_MEMBERSHIP = Select(
+    lambda: Membership.objects.select_related("organisation", "user").filter(
+        user=param(Membership, "user"),
+        user__is_active=True,
+        organisation__slug=param(Organisation, "slug"),
+        ended_at=None,
+    )
+)
+
+
 def membership_of_user(user: User, slug: str) -> Membership | None:
-    """The user's membership in the organisation of that name, or None where there is none of either."""
+    """Return the user's membership in the organisation of that name, or None where there is none of either. One
+    query."""
     with system_scope():
-        return (
-            Membership.objects.select_related("organisation", "user")
-            .filter(user=user, user__is_active=True, organisation__slug=slug, ended_at=None)
-            .first()
-        )
+        found: list[Membership] = _MEMBERSHIP.instances(user=user.pk, slug=slug)
+    return found[0] if found else None
 
 
 def memberships_of_user(user: User) -> list[Membership]:

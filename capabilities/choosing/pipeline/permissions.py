@@ -87,6 +87,8 @@ def _key(membership: Membership | int) -> int:
 
 def permissions_of_each(members: Collection[int]) -> dict[int, MemberPermissions]:
     """Return the permissions of several members, by key. One query."""
+    if len(members) == 1:
+        return {member: permissions_of(member) for member in members}
     rows: dict[int, list[Any]] = {member: [] for member in members}
     for *row, member in _rights(_with_rules("__in", members), "__in", members):
         rows[member].append(row)
