@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -16,13 +14,16 @@ from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.core.cache import cache
 from django.test import Client
 
+from tests.browser import chromium
 from tests.cast import PASSWORD, make_member, make_organisation
 from toolhub.tenants.models import Membership
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.django_db
 
 LOGIN = "/accounts/login/"
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(autouse=True)
@@ -178,23 +179,15 @@ def test_no_page_of_factors_has_a_script_of_its_own(client: Client, bob: Members
 
 
 @pytest.fixture
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip("no Chromium")
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # playwright runs a loop in this thread
-    with playwright.sync_playwright() as running:
-        chromium = running.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
-        yield chromium
-        chromium.close()
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+def browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # playwright runs a loop in this thread
+    with chromium() as found:
+        yield found
 
 
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-def test_a_passkey_is_added_and_signs_in_by_itself(browser: Any, live_server: Any) -> None:
+def test_a_passkey_is_added_and_signs_in_by_itself(browser: Browser, live_server: Any) -> None:
     make_member(make_organisation("acme"), "bob")
     page = browser.new_context().new_page()
     told: list[str] = []

@@ -34,7 +34,10 @@ SHOWN = """async () => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None) -> Iterator[Page]:
-    with service(tmp_path_factory.mktemp("push"), empty_database) as up, chromium() as browser:
+    with (
+        service(tmp_path_factory.mktemp("push"), empty_database) as up,
+        chromium(shows_notifications=True) as browser,
+    ):
         context = browser.new_context(base_url=f"http://localhost:{up.port}", permissions=["notifications"])
         page = context.new_page()
         page.goto("/accounts/login/")
