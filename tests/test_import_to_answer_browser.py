@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import EMAIL, LOCAL, complaints, menu, service, sign_in
+from tests.browser import LOCAL, complaints, menu, service
 from tests.paths import ROOT
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_doors_browser import join, link_on, profile
+from tests.test_jobs_browser import Hand, at_home
 from tests.test_newcomer import TURN_MS, say
 from tests.test_streaming import rest
 from tests.test_up import Up
@@ -101,34 +102,31 @@ def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, pr
 @pytest.fixture
 def alice(browser: Browser, up: Up) -> Page:
     """An admin at Home, who chose no address."""
-    page = profile(browser, up)
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.goto("/")
-    sign_in(page, EMAIL)
-    page.wait_for_url("**/o/acme/")
-    return page
+    return at_home(browser, up)
 
 
-def add(page: Page, kind: str) -> None:
+def add(hand: Hand, kind: str) -> None:
     """What the button Add of the tools offers."""
-    page.locator("summary").filter(has_text="Add").click()
-    page.get_by_role("link", name=kind).click()
+    hand.entry("Tools")
+    hand.click(hand.page.locator("summary").filter(has_text="Add"))
+    hand.click(hand.page.get_by_role("link", name=kind, exact=True))
 
 
-def accept_all_for(page: Page, agent: str, category: str) -> None:
-    """In a review: what was found goes to a new category and to the agent, as the preview says."""
+def accept_all_for(hand: Hand, agent: str) -> None:
+    """In a review: what was found goes to a new category of the source's name and to the agent, as the preview says."""
+    page = hand.page
     page.get_by_role("heading", name="Who gets").or_(page.get_by_text("Who gets them")).first.wait_for()
-    page.get_by_label("Or a new category").fill(category)
-    page.get_by_role("checkbox", name=agent, exact=True).check()
-    page.get_by_role("button", name="Accept all").click()
+    hand.tick(agent)
+    hand.button("Accept all")
     page.get_by_text("What will change").wait_for()
     assert agent in page.locator("#impact").inner_text()
-    page.get_by_role("button", name="Save these changes").click()
+    hand.button("Save these changes")
 
 
-def answer_in_a_chat(page: Page, provider: ScriptedOpenAI, agent: str, tool: str, arguments: object, want: str) -> None:
+def answer_in_a_chat(hand: Hand, provider: ScriptedOpenAI, agent: str, tool: str, arguments: object, want: str) -> None:
     """From the next step that the page offers to an answer that holds the tool's result."""
-    page.get_by_role("button", name=f"in a chat with {agent}").click()
+    page = hand.page
+    hand.button(f"in a chat with {agent}")
     page.wait_for_url("**/sessions/**")
 
     def answer(body: dict[str, object]) -> Say:
@@ -143,55 +141,54 @@ def answer_in_a_chat(page: Page, provider: ScriptedOpenAI, agent: str, tool: str
 
 
 def test_an_api_comes_from_its_document_to_an_answer(alice: Page, library: str, provider: ScriptedOpenAI) -> None:
-    wrong = complaints(alice)
-    menu(alice, "Tools")
-    add(alice, "OpenAPI document")
-    alice.get_by_label("Address of the document").fill(library)
-    alice.get_by_role("button", name="Read it").click()
-    accept_all_for(alice, "Assistant", "Library")
-    answer_in_a_chat(alice, provider, "Assistant", "get_book", {"number": 7}, "Flatland")
+    wrong, hand = complaints(alice), Hand(alice)
+    add(hand, "OpenAPI document")
+    hand.fill("Address of the document", library)
+    hand.button("Read it")
+    accept_all_for(hand, "Assistant")
+    answer_in_a_chat(hand, provider, "Assistant", "get_book", {"number": 7}, "Flatland")
 
+    assert hand.done == (8, 1)
     assert wrong == []
 
 
 def test_a_server_comes_from_its_process_to_an_answer(alice: Page, provider: ScriptedOpenAI) -> None:
-    wrong = complaints(alice)
-    menu(alice, "Tools", "MCP servers")
-    alice.get_by_role("link", name="Add a server").first.click()
-    alice.get_by_label("Name", exact=True).fill("echoes")
-    alice.get_by_role("radio", name="Process of this installation").check()
-    alice.get_by_role("combobox", name="Process").select_option("echoes")
-    alice.get_by_role("button", name="Add the server").click()
-    alice.get_by_role("button", name="Read tools").click()
-    accept_all_for(alice, "Assistant", "Echoes")
-    answer_in_a_chat(alice, provider, "Assistant", "mcp__echoes__echo", {"text": "halibut"}, "halibut")
+    wrong, hand = complaints(alice), Hand(alice)
+    add(hand, "MCP server")
+    hand.fill("Name", "echoes")
+    hand.tick("Process of this installation")
+    hand.choose("Process", "echoes")
+    hand.button("Add the server")
+    accept_all_for(hand, "Assistant")
+    answer_in_a_chat(hand, provider, "Assistant", "mcp__echoes__echo", {"text": "halibut"}, "halibut")
 
+    assert hand.done == (10, 1)
     assert wrong == []
 
 
 def test_a_python_tool_comes_from_its_code_to_an_answer(
     alice: Page, browser: Browser, up: Up, provider: ScriptedOpenAI
 ) -> None:
-    wrong = complaints(alice)
-    menu(alice, "Tools")
-    add(alice, "Python tool")
-    alice.locator("[name=name]").fill("initials")
-    alice.locator("[name=category]").select_option("utility")
-    alice.locator("[name=description]").fill("The initials of a name.")
-    alice.locator("[name=parameters]").fill(json.dumps(SCHEMA))
-    alice.locator("[name=code]").fill(CODE)
-    alice.locator("[name=example]").fill("")
-    alice.get_by_role("button", name="Submit for approval").click()
+    wrong, hand = complaints(alice), Hand(alice)
+    add(hand, "Python tool")
+    hand.fill("Name", "initials")
+    hand.choose("Category", "Utility")
+    hand.fill("Description", "The initials of a name.")
+    hand.fill("Arguments, as JSON Schema", json.dumps(SCHEMA))
+    hand.fill("Code", CODE)
+    hand.fill("Arguments of one call to try", "")
+    hand.button("Submit for approval")
     alice.get_by_text("waits for approval").first.wait_for()
-    dora = approver(browser, up, alice)
-    menu(dora, "Inbox", "Tool versions")
-    dora.get_by_role("link", name="initials").first.click()
-    dora.get_by_role("checkbox", name="Assistant", exact=True).check()
-    dora.get_by_role("button", name="Approve version 1").click()
-    dora.get_by_text("What will change").wait_for()
-    dora.get_by_role("button", name="Save these changes").click()
+    dora = Hand(approver(browser, up, alice))
+    dora.entry("Inbox", "Tool versions")
+    dora.link("initials")
+    dora.tick("Assistant")
+    dora.button("Approve version 1")
+    dora.page.get_by_text("What will change").wait_for()
+    dora.button("Save these changes")
     answer_in_a_chat(dora, provider, "Assistant", "initials", {"name": "Grace Hopper"}, "GH")
 
+    assert (hand.done, dora.done) == ((5, 5), (7, 0))
     assert wrong == []
 
 

@@ -56,6 +56,10 @@ class Hand:
         self.page.get_by_role("main").get_by_label(field).first.fill(text)
         self.fields += 1
 
+    def choose(self, field: str, choice: str) -> None:
+        self.page.get_by_role("main").get_by_label(field, exact=True).first.select_option(label=choice)
+        self.clicks += 1
+
     def press_enter(self, field: str) -> None:
         """In a field that was filled: neither a click nor a field more."""
         self.page.get_by_label(field).first.press("Enter")
@@ -270,3 +274,29 @@ def test_a_toolkit_is_made_given_to_an_agent_and_loaded_in_a_chat(alice: Page, p
 
     assert any("weather" in each["function"]["name"] for each in provider.requests[-1]["tools"])
     assert hand.done == (8, 1)
+
+
+def test_a_budget_for_a_role_is_used_up_and_topped_up(
+    alice: Page, browser: Browser, up: Up, provider: ScriptedOpenAI
+) -> None:
+    fred = colleague(browser, up, "fred")
+    hand = Hand(alice)
+    hand.entry("Rules", "Budgets")
+    hand.click(alice.get_by_role("main").get_by_role("link", name=re.compile("budget")).first)
+    hand.fill("Limit", "50000")
+    hand.choose("For", "A role")
+    hand.choose("Role", "Everything")
+    hand.button("Save the budget")
+    provider.enqueue(Say("Done.", usage={"prompt_tokens": 60_000, "completion_tokens": 10, "total_tokens": 60_010}))
+    ask(fred).get_by_text("Done.").wait_for(timeout=TURN_MS)
+    say(fred, "Once more.")
+    fred.get_by_text("is used up").first.wait_for(timeout=TURN_MS)
+    alice.reload()
+    picture(alice, "budget-used-up")
+    hand.fill("Add to this window", "100000")
+    hand.button("Top up")
+    provider.enqueue(Say("Again."))
+    ask(fred).get_by_text("Again.").wait_for(timeout=TURN_MS)
+
+    assert hand.done == (7, 2)
+    fred.context.close()

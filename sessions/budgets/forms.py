@@ -11,7 +11,7 @@ from django import forms
 
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, Role
-from sessions.budgets.amounts import amount_of, amount_text
+from sessions.budgets.amounts import amount_of, amount_shown, amount_text
 from sessions.budgets.writes import MAX_NAME, BudgetContent
 from sessions.models import Budget, BudgetScope, Measure, Window
 from toolhub.tenants.list_address import ListAddress
@@ -130,6 +130,8 @@ class BudgetForm(LimitForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        name = self.fields["name"]
+        name.required, name.help_text = False, "Blank: named after whom it is for and its limit."
         self.fields["role"].queryset = Role.objects.order_by("name")  # type: ignore[attr-defined]
         self.fields["agent"].queryset = Agent.objects.defer("prompt").order_by("name")  # type: ignore[attr-defined]
         self.aimed_at: Membership | None = None
@@ -151,6 +153,7 @@ class BudgetForm(LimitForm):
 
     def content(self) -> BudgetContent:
         data = self.cleaned_data
+        data["name"] = data["name"] or self._name()
         target = {
             BudgetScope.ROLE: data["role"].slug if data["role"] else "",
             BudgetScope.MEMBER: str(self.aimed_at.public_id) if self.aimed_at else "",
@@ -168,6 +171,15 @@ class BudgetForm(LimitForm):
             window=data["window"] or Window.TOTAL,
         )
         return self.changed(content)
+
+    def _name(self) -> str:
+        """Return the name of a budget that was given none, such as "Everything: 50,000 tok each day"."""
+        data = self.cleaned_data
+        scope, window = BudgetScope(data["scope"]), Window(data["window"] or Window.TOTAL)
+        row = {BudgetScope.ROLE: data["role"], BudgetScope.MEMBER: self.aimed_at, BudgetScope.AGENT: data["agent"]}
+        limit = amount_shown(data["limit"], data["measure"])
+        period = " at once" if data["measure"] == Measure.TURNS else f" {window.label.lower()}"
+        return f"{str(row.get(scope) or scope.label)[: MAX_NAME // 2]}: {limit}{period}"[:MAX_NAME]
 
 
 class TopUpForm(forms.Form):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -60,6 +61,7 @@ from capabilities.contract.parameters import parameter_rows
 from capabilities.contract.warnings import normalised
 from capabilities.models import (
     UNDECIDED,
+    Category,
     ImportedStatus,
     ImportedTool,
     ImportSource,
@@ -164,10 +166,11 @@ def _review(
     numbers = review_numbers(tool_import)
     waits = tool_import.status == ImportStatus.REVIEW and numbers.waiting > 0
     summary = tool_import.summary if isinstance(tool_import.summary, dict) else {}
+    categories = categories_of(member)
     form = form or DecideForm(
         initial={
             "credential": suggested.name if suggested else "",
-            "category": getattr(tool_import.category, "name", ""),
+            "category": suggested_category(tool_import, categories),
         }
     )
     context = {
@@ -180,7 +183,7 @@ def _review(
         "needed": summary.get("credentials", []),
         "form": form,
         "sent": {name: request.POST.get(name, "") for name in ("effect", "ask", "in_untrusted")},
-        "categories": categories_of(member),
+        "categories": categories,
         "credentials": stored,
         "may_add_category": member.has_right(Right.CATALOGUE),
         "may_accept": tool_import.source in ACCEPTABLE,
@@ -232,6 +235,14 @@ def _credentials_for(tool_import: ToolImport) -> list[StoredCredential]:
     needs = isinstance(tool_import.summary, dict) and tool_import.summary.get("credentials")
     is_file = tool_import.source == ImportSource.TOOLKIT and needs
     return credentials_to_pick() if is_file or tool_import.source == ImportSource.OPENAPI else []
+
+
+def suggested_category(tool_import: ToolImport, categories: Sequence[Category]) -> str:
+    """Return the name of the category that the import's tools go to by default: its own, or the one with its title;
+    "" for a new one with its title."""
+    if tool_import.category is not None:
+        return tool_import.category.name
+    return next((each.name for each in categories if each.title == tool_import.title), "")
 
 
 def _mark(row: ImportedTool, member: Membership) -> None:
@@ -290,6 +301,8 @@ def _decide(
         count = dismiss_imported(rows, actor=member)
         return f"Dismissed: {count:,} definition{'' if count == 1 else 's'}. The catalogue stays as it is."
     data, to = form.cleaned_data, form.recipients()
+    named_after = tool_import.title if member.has_right(Right.CATALOGUE) and data["category"] is None else ""
+    new_category = data["new_category"].strip() or named_after
 
     def write() -> Accepted:
         return accept_imported(
@@ -297,7 +310,7 @@ def _decide(
             data["category"],
             actor=member,
             credential=data["credential"],
-            new_category=data["new_category"],
+            new_category=new_category,
             to=to,
             knobs={name: data[name] for name in ("ask", "in_untrusted") if data[name]},
         )

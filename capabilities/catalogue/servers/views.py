@@ -81,8 +81,11 @@ def _form_page(request: MemberRequest, member: Membership, server: McpServer | N
         except ChangeRefused as error:
             show_refusal(form, error)
         else:
-            next_step = "Test it, then read its tools." if server is None else ""
+            reads = request.POST.get("then") == "read"
+            next_step = "Test it, then read its tools." if server is None and not reads else ""
             messages.success(request, f"{saved} is saved. {next_step}".strip())
+            if reads:
+                return _read(request, member, saved)
             return redirect("server_detail", member.organisation.slug, saved.name)
     context = {"form": form, "server": server}
     return render(request, "capabilities/catalogue/servers/server_form.html", context, status=status_of(form))
@@ -116,11 +119,15 @@ def server_detail(request: MemberRequest, org: str, name: str) -> HttpResponse:
 def server_read(request: MemberRequest, org: str, name: str) -> HttpResponse:
     """Have a worker read the server's tools, for a person to review."""
     member = member_or_404(request, right=Right.CATALOGUE, category=None)
-    server = server_or_404(name)
+    return _read(request, member, server_or_404(name))
+
+
+def _read(request: MemberRequest, member: Membership, server: McpServer) -> HttpResponse:
+    org = member.organisation.slug
     try:
         asked = read_tools(server, actor=member)
     except ChangeRefused as error:
-        return refused(request, error, "server_detail", org, name)
+        return refused(request, error, "server_detail", org, server.name)
     messages.success(request, f"The tools of {server} are being read. Nothing is used before somebody accepted it.")
     return redirect("import_detail", org, asked.public_id)
 

@@ -273,7 +273,6 @@ def test_a_session_is_named_by_its_address(as_alice: Client, alice: Membership) 
 @pytest.mark.parametrize(
     ("fields", "field", "sentence"),
     [
-        ({"name": ""}, "name", "This field is required."),
         ({"limit": "1.5"}, "limit", "Give a whole number of tokens."),
         ({"measure": "money", "limit": "0.0000000001"}, "limit", "Give at most 9 digits behind the point."),
         ({"measure": "money", "limit": "1,50"}, "limit", "Give dollars as a number such as 12.50"),
@@ -299,8 +298,29 @@ def test_an_error_stands_beside_its_field_and_nothing_is_lost(
     beside = re.findall(rf'id="id_{field}_error">.*?</p>', page, re.DOTALL)
     assert answer.status_code == 422
     assert sentence in "".join(beside)
-    assert 'value="Kept"' in page or field == "name"
+    assert 'value="Kept"' in page
     assert not budgets()
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "The whole organisation: 1,000 tok each day"),
+        ({"measure": "money", "limit": "2", "window": "month"}, "The whole organisation: $2.00 each month"),
+        ({"measure": "turns", "limit": "3"}, "The whole organisation: 3 turns at once"),
+        ({"scope": "role", "role": "long-" * 12}, f"{'Long-' * 10}: 1,000 tok each day"),
+        ({"scope": "member", "member": "alice@example.com"}, "Alice: 1,000 tok each day"),
+        ({"scope": "agent"}, "An agent: 1,000 tok each day"),
+    ],
+)
+def test_a_budget_without_a_name_is_named_after_whom_it_is_for_and_its_limit(
+    as_alice: Client, alice: Membership, fields: dict[str, str], name: str
+) -> None:
+    make_role(alice.organisation, alice, slug="long-" * 12)
+
+    as_alice.post(PAGE + "new/", FORM | fields | {"name": ""})
+
+    assert [budget.name for budget in budgets()] == [name]
 
 
 def test_another_organisations_session_is_a_missing_one(as_alice: Client, charlie: Membership) -> None:

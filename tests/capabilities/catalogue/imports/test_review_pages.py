@@ -130,13 +130,23 @@ def test_all_that_the_filters_mean_are_decided_on(alice: Membership, read: Read,
     assert "Dismissed: 15 definitions." in words(dismissed)
 
 
+def test_new_tools_go_to_a_category_of_the_import_s_name_where_none_is_chosen(alice: Membership, read: Read) -> None:
+    first, again = read(alice, pet("a")), read(alice, pet("b"))
+
+    decide(alice, first, act="accept", tools=ids(first, "a"))
+    shown = page(alice, again).content.decode()
+
+    category = Tool.objects.get().category
+    assert category.title == first.title
+    assert f'<option value="{category.name}" selected' in re.sub(r"\s+", " ", shown)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         ({}, "Tick the tools first."),
         ({"tools": ["00000000-0000-0000-0000-000000000000"]}, "There is no such definition in this import."),
         ({"tools": ["x"]}, "There is no such definition in this import."),
-        ({"tools": "own"}, "Choose the category that the new tools go to."),
         ({"tools": "own", "category": "missing"}, "There is no such category."),
         ({"tools": "own", "category": "pets", "new_category": "X"}, "one of the two"),
         ({"tools": "own", "category": "pets", "credential": "missing"}, "There is no such credential."),
