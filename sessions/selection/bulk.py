@@ -1,13 +1,14 @@
 """Selections of many sessions, from rows that are read once: the selection of a turn, for previews.
 
-The number of queries is the same whatever the number of agents, sessions and tools. Definitions are not read.
+The number of queries is the same whatever the number of agents, sessions and tools. Definitions are not read, unless a
+model's family counts their tokens otherwise than they are stored.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from capabilities.choosing.pipeline.permissions import MemberPermissions
 from capabilities.choosing.pipeline.policies import Policies, read_policies
 from capabilities.choosing.pipeline.specs import SPEC, spec_annotations, spec_of
 from capabilities.choosing.pipeline.stages import Situation, enabled, in_scope, narrowed, policy, provider_policy, ready
+from capabilities.common.tokens import O200K, tokenizer_of
 from capabilities.contract.envelope import Overrides, overrides_of
 from capabilities.contract.loading import META_TOOLS
 from capabilities.contract.permission import NO_RIGHTS
@@ -27,6 +29,7 @@ from capabilities.models import Agent, AgentTool, AgentToolkit, Tool, ToolkitToo
 from sessions.models import ChatSession
 from sessions.selection.holdings import Holdings, Load, bundles_sent, holdings_from
 from sessions.selection.queries import Selection, meta_tools, new_session, searches_for, selected
+from sessions.selection.routing import routing_inputs
 from toolhub.tenants.models import NOWHERE, Membership
 
 #: Stages that keep a tool from everybody.
@@ -47,6 +50,8 @@ class Setup:
     #: Tools that these toolkits list: place, and overrides.
     kits: Mapping[int, Mapping[int, tuple[int, Overrides]]]
     policies: Policies
+    #: Those of the agent's own tools that routing never leaves out, where messages are routed.
+    pinned: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     @property
     def content(self) -> list[Any]:
@@ -61,6 +66,11 @@ class Setup:
             for key in self.agents
         }
         return [modes, own, allowed, {key: list(lines.items()) for key, lines in self.kits.items()}, self.policies]
+
+    @property
+    def counts_anew(self) -> bool:
+        """True where a model counts otherwise than tokens are stored: then it takes the definitions themselves."""
+        return any(tokenizer_of(agent.model.name).encoding != O200K for agent in self.agents.values())
 
     @property
     def has_every_tool(self) -> bool:
@@ -137,6 +147,8 @@ class Shelf:
 
 
 NO_SHELF = Shelf({}, frozenset())
+#: Columns of a tool that are not read, and what stands in for them.
+_LIGHT = {"current_version__wire": "no_wire", "current_version__instructions": "no_words"}
 
 
 def _in_order(specs: Mapping[int, ToolSpec]) -> dict[int, ToolSpec]:
@@ -144,14 +156,17 @@ def _in_order(specs: Mapping[int, ToolSpec]) -> dict[int, ToolSpec]:
     return {key: specs[key] for key in order}
 
 
-def read_shelf(tools: Collection[int], categories: Collection[int], *, every: bool = False) -> Shelf:
-    """Read the shelf without the definitions themselves; `every`: of the whole catalogue. One query."""
+def read_shelf(
+    tools: Collection[int], categories: Collection[int], *, every: bool = False, with_definitions: bool = False
+) -> Shelf:
+    """Read the shelf, `every`: of the whole catalogue. Without the definitions themselves, unless they are asked for.
+    One query."""
     core = Q(category__is_core=True)
     wanted = Q() if every else core | Q(pk__in=tools) | Q(category__in=categories) | Q(name__in=META_TOOLS)
     rows = Tool.objects.filter(wanted, current_version__isnull=False).annotate(
         **spec_annotations(), no_wire=Value("", output_field=CharField()), no_words=Value("", output_field=CharField())
     )
-    light = {"current_version__wire": "no_wire", "current_version__instructions": "no_words"}
+    light = {} if with_definitions else _LIGHT
     columns = [light.get(name, name) for name in SPEC]
     specs: dict[int, ToolSpec] = {}
     is_core = set()
@@ -163,13 +178,17 @@ def read_shelf(tools: Collection[int], categories: Collection[int], *, every: bo
 
 
 class AgentTools:
-    """One agent as a set-up has it, and what it would send. No query."""
+    """One agent as a set-up has it, and what it would send. No query.
 
-    def __init__(self, setup: Setup, key: int, shelf: Shelf) -> None:
+    Offers that were built are kept in `offers`, where that is given: for the same lists of the agent, the same tools.
+    """
+
+    def __init__(self, setup: Setup, key: int, shelf: Shelf, offers: dict[Hashable, Offer] | None = None) -> None:
+        self._offers = offers
         self.agent = setup.agents[key]
         self._allowed, self._deferred = dict(setup.allowed[key]), setup.deferred[key]
         self._own, self._shelf, self._rows = setup.own[key], shelf, dict[int, Row]()
-        self._policies = setup.policies
+        self._policies, self._pinned = setup.policies, setup.pinned.get(key, frozenset())
         self._kits: dict[int, dict[int, tuple[int, Overrides]]] = defaultdict(dict)
         for kit in self._allowed:
             for tool, line in setup.kits[kit].items():
@@ -199,9 +218,12 @@ class AgentTools:
     def _reached(self, holdings: Holdings) -> Offer:
         return self._offer(list(dict.fromkeys([*holdings.bundles, *holdings.loadable])), ())
 
-    def starting_selection(self, member: Membership, permissions: MemberPermissions) -> Selection:
-        """Return the selection that the first turn of a new session would carry for this member."""
-        return self._selection(new_session(member, self.agent), permissions, self._at_first)
+    def starting_selection(
+        self, member: Membership, permissions: MemberPermissions, message: str = "", *, at: int | None = None
+    ) -> Selection:
+        """Return the selection that the first turn of a new session would carry for this member and message; without
+        one, all that it may carry. With a message, one query more, as `routing_inputs` says of `at`."""
+        return self._selection(new_session(member, self.agent), permissions, self._at_first, message, at)
 
     def selection(
         self, session: ChatSession, permissions: MemberPermissions, rows: Iterable[tuple[Load, bool]]
@@ -211,11 +233,42 @@ class AgentTools:
         own = [row for row in rows if session.shares_loads or row[0].agent_id == self.agent.pk]
         return self._selection(session, permissions, holdings_from(self.agent, self._allowed, self._deferred, own))
 
-    def _selection(self, session: ChatSession, permissions: MemberPermissions, holdings: Holdings) -> Selection:
-        meta = meta_tools(self.agent, holdings, permissions)
-        offer = self._offer(bundles_sent(self.agent, holdings), meta)
+    def _selection(
+        self,
+        session: ChatSession,
+        permissions: MemberPermissions,
+        holdings: Holdings,
+        message: str = "",
+        at: int | None = None,
+    ) -> Selection:
+        offer = self._offer_at_hand(holdings, permissions)
         reach = self._reached(holdings) if searches_for(self.agent) else None
-        return selected(session, self.agent, permissions, holdings, offer, policies=self._policies, reach=reach)
+        return selected(
+            session,
+            self.agent,
+            permissions,
+            holdings,
+            offer,
+            message,
+            policies=self._policies,
+            routing=routing_inputs(session, self.agent, offer, message, at=at),
+            reach=reach,
+            at=at,
+        )
+
+    def starts_with_for(self, permissions: MemberPermissions) -> Iterable[ToolSpec]:
+        """Return the tools of the first turn of a new session that a member's roles and grants allow."""
+        offer = self._offer_at_hand(self._at_first, permissions)
+        return (each.spec for each in offer.candidates if permissions.decide(each.spec).allowed)
+
+    def _offer_at_hand(self, holdings: Holdings, permissions: MemberPermissions) -> Offer:
+        bundles, meta = bundles_sent(self.agent, holdings), meta_tools(self.agent, holdings, permissions)
+        if self._offers is None:
+            return self._offer(bundles, meta)
+        key = (tuple(bundles), tuple(meta))
+        if key not in self._offers:
+            self._offers[key] = self._offer(bundles, meta)
+        return self._offers[key]
 
     def _offer(self, bundles: Sequence[Bundle], meta: Sequence[str]) -> Offer:
         """Build the offer from the tools that these bundles bring alone: there may be ten thousand others."""
@@ -236,7 +289,12 @@ class AgentTools:
         if row is None:
             place, is_deferred = self._own.get(tool, (None, False))
             row = self._rows[tool] = Row(
-                self._shelf.specs[tool], tool in self._shelf.core, place, is_deferred, self._kits.get(tool, {})
+                self._shelf.specs[tool],
+                tool in self._shelf.core,
+                place,
+                is_deferred,
+                self._kits.get(tool, {}),
+                tool in self._pinned,
             )
         return row
 

@@ -236,6 +236,11 @@ def sent_before(session: ChatSession, agent: Agent) -> list[int]:
     return [key for key in stored if isinstance(key, int)] if isinstance(stored, list) else []
 
 
+def system_text(*parts: str) -> str:
+    """The system message of a model call: the agent's prompt, and what stands behind it."""
+    return "\n\n".join(part for part in parts if part)
+
+
 # -- Loads ------------------------------------------------------------------------------------------------------------
 
 

@@ -40,8 +40,9 @@ def sent_sha256(tool: ToolSpec, model: ResolvedModel) -> str:
 
 
 def _counted(tool: ToolSpec, rules: Rules, encoding: str) -> ToolSpec:
+    """The tool as `counted_for` says; where its definition was not read, with the tokens that are stored."""
     rendered = _rendered_for(tool, rules)
-    if not rendered and encoding == O200K:
+    if not tool.wire or (not rendered and encoding == O200K):
         return tool
     key = sha256_hex(rendered) if rendered else tool.sha256
     tokens = _counts.get((key, encoding), lambda: count_tokens(rendered or tool.wire, encoding))

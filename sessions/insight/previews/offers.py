@@ -222,7 +222,9 @@ def impact_of_offers(
         made = change()
         after = read_setup([*agents, made.pk] if isinstance(made, Agent) and made.pk not in agents else agents)
         if adds_tools:
-            added = read_shelf(after.tools, after.categories, every=after.has_every_tool)
+            added = read_shelf(
+                after.tools, after.categories, every=after.has_every_tool, with_definitions=after.counts_anew
+            )
     return _impact(before, after, actor, added)
 
 
@@ -286,6 +288,7 @@ def _impact(before: Setup, after: Setup, actor: Membership, added: Shelf) -> Off
         before.tools | after.tools,
         before.categories | after.categories | loaded,
         every=before.has_every_tool or after.has_every_tool,
+        with_definitions=before.counts_anew or after.counts_anew,
     )
     shelf = shelf.joined(added)
     bits = Bits(shelf.specs, shelf.specs)

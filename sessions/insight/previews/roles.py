@@ -262,7 +262,12 @@ def _sessions(
     setup = read_setup({agent for agents in talks.values() for agent in agents})
     loads = loads_in(looked_at)
     loaded = {key for rows in loads.values() for load, _ in rows for key in load.bundle.category_ids}
-    shelf = read_shelf(setup.tools, setup.categories | loaded, every=setup.has_every_tool)
+    shelf = read_shelf(
+        setup.tools,
+        setup.categories | loaded,
+        every=setup.has_every_tool,
+        with_definitions=setup.counts_anew,
+    )
     sides = [(side, agents_of(setup, shelf.switched(side.is_on))) for side in (before, after)]
     count = 0
     for key, session in sessions.items():

@@ -9,6 +9,7 @@ from sessions.loop.clients.requests import TOOLS
 from sessions.loop.conversation.history import messages_of
 from sessions.loop.conversation.running import RunningTurn
 from sessions.loop.conversation.window import Conversation, Message, fit, room_for_messages
+from sessions.selection.queries import system_text
 
 
 def conversation(
@@ -31,7 +32,7 @@ def conversation(
     row, past = turn.row, turn.past
     own = [*past.goes_on_from, *messages_of(row, turn.steps.in_order(), turn.model)]
     of_client = row.asked.instructions if row.asked is not None else ""
-    prompt = "\n\n".join(text for text in (turn.prompt, of_client, instructions) if text)
+    prompt = system_text(turn.prompt, of_client, instructions)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []
     room = room_for_messages(turn.model, tool_tokens)
     if past.most_sent is not None:

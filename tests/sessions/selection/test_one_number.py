@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from capabilities.common.memory import forget_everything
 from capabilities.common.registry_version import touch_registry
 from capabilities.common.tokens import CL100K, O200K, QWEN, count_tokens
 from capabilities.contract.wire import canonical_json
@@ -166,3 +167,20 @@ def test_everything_says_one_number_for_what_a_turn_starts_with(
     said["what went out"] = sum(count_tokens(canonical_json(each), encoding) for each in sent)
     assert said == dict.fromkeys(said, counted)
     assert len(said) >= 12
+
+
+@pytest.mark.parametrize(("name", "encoding"), FAMILIES)
+def test_a_preview_that_is_the_first_to_count_in_its_process_says_the_same_number(
+    client: Client, bob: Membership, begun: ChatSession, name: str, encoding: str
+) -> None:
+    client.force_login(bob.user)
+    speak(begun, name)
+    form = form_of(client, begun.agent.slug)
+    forget_everything()
+
+    edit = client.post(f"/o/acme/agents/{begun.agent.slug}/edit/", {**form, "preview": "1"})
+
+    with organisation_scope(begun.organisation_id):
+        counted = sum(count_tokens(tool.wire, encoding) for tool in selection_preview(begun).tools)
+        assert start_of(begun.agent, bob).tokens == counted > 0
+    assert number(text_of(edit.content), r"N → [\d,]+ tok at the start") == counted
