@@ -17,7 +17,7 @@ from sessions.audit_targets import TARGET_PAGES
 from sessions.budgets import writes as budgets
 from sessions.doors.schedules.reminder_kind import REMINDERS
 from sessions.insight.previews import dry_run, offers, roles
-from sessions.selection import starts
+from sessions.selection import round_costs, starts
 from sessions.turns import bell
 from toolhub.tenants import menu, targets
 from toolhub.tenants.organisation import writes as organisation
@@ -40,4 +40,5 @@ def provide_all() -> None:
     toolkits.impact_of_toolkit.provide(offers.impact_of_toolkit)
     agents.impact_of_agent.provide(offers.impact_of_agent)
     agents.start_of.provide(starts.start_of)
+    agents.cost_of_draft.provide(round_costs.cost_of_draft)
     routes.preview_of.provide(dry_run.preview_of)

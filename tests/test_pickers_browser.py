@@ -139,3 +139,24 @@ def test_a_thing_is_found_and_opened_by_keyboard_alone_misspelt_too(page: Page) 
     page.keyboard.press("Escape")
     assert page.locator("#found").is_hidden()
     assert found == []
+
+
+def test_the_cost_of_a_round_follows_what_is_edited(page: Page) -> None:
+    wrong = complaints(page)
+    page.goto("/o/acme/agents/everyday/edit/")
+    cost, sending = page.locator("#round-cost .cost-sum"), page.locator("#summary-sending")
+    before, routed = cost.inner_text(), sending.inner_text()
+
+    page.locator("[name=prompt]").fill("Answer in one short sentence. " * 50)
+    page.wait_for_function("before => document.querySelector('.cost-sum').innerText !== before", arg=before)
+    longer = cost.inner_text()
+    assert "tokens: “Answer in one short" in page.locator("#summary-prompt").inner_text()
+
+    page.locator("[name=routing_mode][value=off]").check()
+    page.wait_for_function("before => document.querySelector('.cost-sum').innerText !== before", arg=longer)
+    assert sending.inner_text() != routed
+    assert page.locator("[name=prompt]").input_value().startswith("Answer in one short sentence.")
+
+    page.goto("/o/acme/agents/everyday/")
+    assert page.locator("#round-cost .cost-sum").inner_text() == before
+    assert wrong == []

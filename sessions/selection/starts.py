@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from capabilities.agents.agents.queries import deferred_tools_of
 from capabilities.choosing.pipeline.bringing import OWN
 from capabilities.choosing.pipeline.routing import is_routed
 from capabilities.choosing.pipeline.stages import Verdict
 from capabilities.contract.loading import SEARCH_TOOLS
 from capabilities.contract.spec import ToolSpec
 from capabilities.models import Agent
-from sessions.selection.examples import examples_for
 from sessions.selection.queries import Selection, starting_selection
+from sessions.selection.round_costs import RoundCost, cost_of_round, example_for
 from toolhub.tenants.models import Membership
 
 
@@ -39,8 +38,7 @@ class Start:
     sent: Sequence[StartingTool]
     kept_back: Sequence[Verdict]
     tokens: int
-    #: Names of the agent's own tools that are not sent before they are loaded.
-    deferred: Sequence[str]
+    cost: RoundCost
     #: Where messages decide what is sent: one, and what it brings; None where it brings everything.
     message: str = ""
     needed: Needed | None = None
@@ -59,15 +57,17 @@ def start_of(agent: Agent, member: Membership, message: str = "") -> Start:
     """Return the start with the tools that a message brings, by itself a message that suits the tools. One query, and
     those of `select_tools`; where messages decide, those twice. `agent` comes with its model and provider at hand."""
     selection, needed = starting_selection(member, agent), None
+    carried = selection
     if is_routed(agent):
-        message = message or next(iter(examples_for(tool.name for tool in selection.tools)), "Hello")
-        needed = needed_of(starting_selection(member, agent, message))
+        message = message or example_for(selection.tools)
+        carried = starting_selection(member, agent, message)
+        needed = needed_of(carried)
     sources = {each.tool: each.reason for each in selection.verdicts if each.stage == "gather"}
     return Start(
         [StartingTool(spec, sources[spec.name]) for spec in selection.tools],
         [each for each in selection.verdicts if not each.kept and each.stage != "router"],
         selection.tokens,
-        deferred_tools_of(agent),
+        cost_of_round(agent, carried, message if needed is not None else ""),
         message,
         needed,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import QueryDict
 
+from capabilities.agents.agents.drafts import AgentDraft, changed_copy
 from capabilities.agents.agents.queries import PickedTool, PickedToolkit
 from capabilities.agents.agents.writes import (
     COLUMNS,
@@ -14,10 +17,9 @@ from capabilities.agents.agents.writes import (
     MAX_PROMPT,
     MAX_TOOLKITS,
     AgentContent,
+    OwnLine,
     allowed_toolkits,
-    deferred_tools,
-    own_tools,
-    pinned_tools,
+    own_lines,
     rooms_of,
 )
 from capabilities.common.columns import form_field
@@ -152,12 +154,13 @@ class AgentForm(CallsForm):
             data = with_kept(data, "tools", "allowed_toolkits")
         stored = {field: getattr(agent, field) for field in COLUMNS} | {"rooms": rooms_of(agent)} if agent else None
         super().__init__(data, initial=stored)
-        self.fields["rooms"].queryset = Role.objects.order_by("name", "slug")  # type: ignore[attr-defined]
+        roles, models = Role.objects.order_by("name", "slug"), models_by_name()
+        self._choose("rooms", roles, lambda: [(role.slug, str(role)) for role in roles])
         for name, words in CHOICES.items():
             self.fields[name].choices = words  # type: ignore[attr-defined]
             self.fields[name].required = name in ("loading_mode", "scope")
-        for name in ("model", "fallback_model"):
-            self.fields[name].queryset = models_by_name()  # type: ignore[attr-defined]
+        self._choose("model", models, lambda: _named(models))
+        self._choose("fallback_model", models, lambda: [("", "None"), *_named(models)])
         self.explain_blank_fields("what the model says", resolve_model(agent.model) if agent else None)
         #: Ticked tools and toolkits: as posted, else as stored.
         if data is not None:
@@ -168,11 +171,17 @@ class AgentForm(CallsForm):
             self.initial_ones = set(data.getlist("initial_toolkits"))
         else:
             toolkits = allowed_toolkits(agent) if agent else {}
-            self.own = tuple(own_tools(agent)) if agent else ()
-            self.deferred = set(deferred_tools(agent)) if agent else set()
-            self.pinned = set(pinned_tools(agent)) if agent else set()
+            own = own_lines(agent) if agent else {}
+            self.own = tuple(own)
+            self.deferred = {name for name, line in own.items() if line.is_deferred}
+            self.pinned = {name for name, line in own.items() if line.is_pinned}
             self.allowed = tuple(toolkits)
             self.initial_ones = {name for name, is_initial in toolkits.items() if is_initial}
+
+    def _choose(self, name: str, rows: QuerySet[Any], choices: Callable[[], list[tuple[Any, str]]]) -> None:
+        """Give the field these rows to choose from; they are read once, when the field is first shown."""
+        self.fields[name].queryset = rows  # type: ignore[attr-defined]
+        self.fields[name].choices = choices  # type: ignore[attr-defined]
 
     def tool_rows(self) -> Sequence[PickedTool]:
         positions = enumerate(self.own, start=1)
@@ -182,6 +191,30 @@ class AgentForm(CallsForm):
         return [
             PickedToolkit(name, position, name in self.initial_ones) for position, name in enumerate(self.allowed, 1)
         ]
+
+    def draft(self, agent: Agent | None, organisation_id: int) -> AgentDraft | None:
+        """Return the agent as the form has it, whether it can be saved or not; what is wrong counts as stored. None
+        where there is no model yet. Two queries of a new agent's form that nobody has filled in."""
+        sent = {name: self._value(name) for name in COLUMNS if name in self.cleaned_data} if self.is_checked else {}
+        draft = changed_copy(agent, organisation_id, sent)
+        if draft.model_id is None:
+            model = models_by_name().first()
+            if model is None:
+                return None
+            draft.model = model
+        own = {name: OwnLine(name in self.deferred, name in self.pinned) for name in self.own}
+        toolkits = {name: name in self.initial_ones for name in self.allowed}
+        return AgentDraft(draft, own, toolkits, self._room_names() if draft.offered_to == Offer.ROLES else ())
+
+    @property
+    def is_checked(self) -> bool:
+        """True where it was sent, and its fields were looked at."""
+        return self.is_bound and self.errors is not None
+
+    def _room_names(self) -> tuple[str, ...]:
+        """Names of the ticked roles, for people, from the choices of the field."""
+        ticked = set(map(str, self["rooms"].value() or ()))
+        return tuple(str(label) for value, label in self.fields["rooms"].choices if str(value) in ticked)  # type: ignore[attr-defined]
 
     def content(self) -> AgentContent:
         data = self.cleaned_data
@@ -200,3 +233,8 @@ class AgentForm(CallsForm):
             allowed_toolkits=self.allowed,
             initial_toolkits=data["initial_toolkits"],
         )
+
+
+def _named(models: Iterable[LanguageModel]) -> list[tuple[Any, str]]:
+    """Models as a field's choices."""
+    return [(model.public_id, str(model)) for model in models]

@@ -10,7 +10,7 @@ from django.http import Http404
 
 from capabilities.agents.toolkits.queries import weigh
 from capabilities.common.picker import SHOWN, Fields, Picker, Search, shown_and_kept
-from capabilities.models import Agent, AgentTool, AgentToolkit, Toolkit
+from capabilities.models import Agent, AgentToolkit, Toolkit
 from toolhub.tenants.models import Membership
 
 
@@ -27,7 +27,7 @@ def agents_shown(member: Membership) -> Sequence[Agent]:
 
 def agent_or_404(slug: str, member: Membership) -> Agent:
     """Return the agent of this short name. Raises Http404, also for one that the member does not see."""
-    agents = Agent.objects.seen_by(member).select_related("fallback_model__provider")
+    agents = Agent.objects.seen_by(member).select_related("model__provider", "fallback_model__provider")
     agent = agents.defer("model__provider__api_key", "fallback_model__provider__api_key").filter(slug=slug).first()
     if agent is None:
         raise Http404("No such agent.")
@@ -41,12 +41,6 @@ def toolkits_of_agent(agent: Agent) -> Sequence[AgentToolkit]:
     )
     weigh([line.toolkit for line in found])
     return found
-
-
-def deferred_tools_of(agent: Agent) -> list[str]:
-    """Names of its own tools that are not sent before they are loaded, in its order. One query."""
-    lines = AgentTool.objects.filter(agent=agent, is_deferred=True).order_by("position", "tool__name")
-    return list(lines.values_list("tool__name", flat=True))
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from capabilities.agents.agents.drafts import AgentDraft, stored_draft
 from capabilities.agents.agents.forms import AgentForm
 from capabilities.agents.agents.giving import let_load
-from capabilities.agents.agents.previews import impact_of_agent, start_of
+from capabilities.agents.agents.previews import cost_of_draft, impact_of_agent, start_of
 from capabilities.agents.agents.queries import PickedTool, agent_or_404, agents_shown, toolkit_picker, toolkits_of_agent
+from capabilities.agents.agents.sections import pictures_of, sections_of
 from capabilities.agents.agents.writes import AgentContent, agent_stamp, create_agent, delete_agent, update_agent
 from capabilities.agents.toolkits.queries import toolkit_or_404
 from capabilities.catalogue.tools.queries import tool_picker
@@ -26,7 +28,7 @@ from capabilities.common.picker import search_in
 from capabilities.common.previews import Preview, save_as_shown
 from capabilities.common.refused import ChangeRefused
 from capabilities.language_models.providers.resolve import resolve_model
-from capabilities.models import Agent, Offer
+from capabilities.models import Agent
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Right
 from toolhub.tenants.pages import signed_in
@@ -53,15 +55,25 @@ def agent_list(request: MemberRequest, org: str) -> HttpResponse:
 def agent_detail(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     member = member_or_404(request)
     agent = agent_or_404(slug, member)
+    start = start_of(agent, member, request.GET.get("message", "")[:MAX_EXAMPLE])
+    toolkits, may_change = toolkits_of_agent(agent), member.has_right(Right.AGENTS)
+    draft = stored_draft(agent, {line.toolkit.name: line.is_initial for line in toolkits})
     context = {
         "agent": agent,
-        "start": start_of(agent, member, request.GET.get("message", "")[:MAX_EXAMPLE]),
+        "start": start,
+        "draft": draft,
         "model": resolve_model(agent.model, agent),
-        "toolkits": toolkits_of_agent(agent),
-        "rooms": agent.rooms.order_by("name") if agent.offered_to == Offer.ROLES else (),
-        "may_change": member.has_right(Right.AGENTS),
+        "toolkits": toolkits,
+        "may_change": may_change,
+        **_state(draft, start.cost, sees_prompt=may_change),
     }
     return render(request, "capabilities/agents/agents/agent_detail.html", context)
+
+
+def _state(draft: AgentDraft, cost: Any, *, sees_prompt: bool = True) -> dict[str, Any]:
+    """The sections of an agent with a line on each, when its tools are sent, and what a round of it costs."""
+    sections = sections_of(draft, cost.prompt_tokens if sees_prompt else None)
+    return {"sections": {each.key: each for each in sections}, "pictures": pictures_of(draft), "cost": cost}
 
 
 @require_http_methods(["GET", "POST"])
@@ -70,6 +82,8 @@ def agent_create(request: MemberRequest, org: str) -> HttpResponse:
     """Nobody has a session with it yet, so it is saved at once."""
     member = member_or_404(request, right=Right.AGENTS)
     form = AgentForm(request.POST or None)
+    if "cost" in request.POST:
+        return round_cost(request, form, None)
     if "find" not in request.POST and form.is_valid():
         try:
             saved = create_agent(form.content(), actor=member)
@@ -87,6 +101,8 @@ def agent_update(request: MemberRequest, org: str, slug: str) -> HttpResponse:
     member = member_or_404(request, right=Right.AGENTS)
     agent = agent_or_404(slug, member)
     form = AgentForm(request.POST or None, agent=agent)
+    if "cost" in request.POST:
+        return round_cost(request, form, agent)
     if "find" in request.POST or not form.is_valid():
         return agent_page(request, form, agent, {})
     content = form.content()
@@ -142,9 +158,21 @@ def agent_page(
         ),
         "toolkits": toolkit_picker(form.toolkit_rows(), search_in(request.POST, "allowed_toolkits")),
         "is_search": is_search,
+        **_state_of_form(request, form, agent),
         **more,
     }
     return render(request, "capabilities/agents/agents/agent_form.html", context, status=status or status_of(form))
+
+
+def round_cost(request: MemberRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:
+    """The cost of a round, and a line on each section, of the agent as its form is filled in. Nothing is written."""
+    context = _state_of_form(request, form, agent) | {"is_swapped": True}
+    return render(request, "capabilities/agents/agents/_round_cost.html", context)
+
+
+def _state_of_form(request: MemberRequest, form: AgentForm, agent: Agent | None) -> dict[str, Any]:
+    draft = form.draft(agent, request.membership.organisation_id)
+    return {} if draft is None else _state(draft, cost_of_draft(draft, request.membership))
 
 
 @require_POST

@@ -160,17 +160,17 @@ def is_used(agent: Agent) -> bool:
 
 def own_tools(agent: Agent) -> list[str]:
     """Names, in their order. One query."""
-    return list(_own_lines(agent))
+    return list(own_lines(agent))
 
 
 def deferred_tools(agent: Agent) -> list[str]:
     """Names of those of its own that are not sent before they are loaded. One query."""
-    return [name for name, line in _own_lines(agent).items() if line.is_deferred]
+    return [name for name, line in own_lines(agent).items() if line.is_deferred]
 
 
 def pinned_tools(agent: Agent) -> list[str]:
     """Names of those of its own that routing never leaves out. One query."""
-    return [name for name, line in _own_lines(agent).items() if line.is_pinned]
+    return [name for name, line in own_lines(agent).items() if line.is_pinned]
 
 
 def allowed_toolkits(agent: Agent) -> dict[str, bool]:
@@ -187,7 +187,8 @@ class OwnLine:
     is_pinned: bool = False
 
 
-def _own_lines(agent: Agent) -> dict[str, OwnLine]:
+def own_lines(agent: Agent) -> dict[str, OwnLine]:
+    """The agent's own tools by name, in their order. One query."""
     lines = AgentTool.objects.filter(agent=agent).order_by("position", "tool__category__name", "tool__name")
     rows = lines.values_list("tool__name", "is_deferred", "is_pinned")
     return {name: OwnLine(is_deferred, is_pinned) for name, is_deferred, is_pinned in rows}
@@ -218,7 +219,7 @@ def _write(agent: Agent, content: AgentContent) -> None:
 
 def _write_tools(agent: Agent, content: AgentContent) -> None:
     """A tool that stays keeps whether it is deferred or pinned, unless the content says it."""
-    stored = _own_lines(agent)
+    stored = own_lines(agent)
     names = list(stored) if content.tools is None else list(dict.fromkeys(content.tools))
     if len(names) > MAX_OWN_TOOLS:
         raise ChangeRefused("tools", f"An agent has at most {MAX_OWN_TOOLS:,} tools of its own.")
@@ -360,7 +361,7 @@ def _check_scope(agent: Agent) -> None:
 
 
 def _audited(agent: Agent) -> dict[str, Any]:
-    own, toolkits = _own_lines(agent), allowed_toolkits(agent)
+    own, toolkits = own_lines(agent), allowed_toolkits(agent)
     return audited(agent, COLUMNS) | {
         "rooms": rooms_of(agent),
         "tools": list(own),

@@ -81,7 +81,13 @@ def pages(client: Client, session: ChatSession) -> dict[str, int]:
     slug = session.agent.slug
     chat = page(f"sessions/{session.pk}/")
     edit = client.post(f"/o/acme/agents/{slug}/edit/", {**form_of(client, slug), "preview": "1"})
+    as_it_is = {**form_of(client, slug), "starts_with_core": "on", "allowed_toolkits": "kit"}
+    cost = client.post(f"/o/acme/agents/{slug}/edit/", {**as_it_is, "cost": "1"})
+    definitions = r"Definitions N tok"
     return {
+        "the form": number(page(f"agents/{slug}/edit/"), definitions),
+        "the cost beside the form": number(text_of(cost.content), definitions),
+        "the cost on the agent's page": number(page(f"agents/{slug}/"), definitions),
         "the agent's page": number(page(f"agents/{slug}/"), "· N tok on every round of your turns"),
         "the chip of a chat": number(chat, r"\d+ tools? · N tok"),
         "Explain": number(page("explain/", session=str(session.pk)), r"\(N tok\) in the next turn"),

@@ -642,7 +642,7 @@ def test_an_agent_is_saved_with_its_toolkits_in_their_places(
     assert re.search(r"papers 1 tool, \d+ tok initial ops", page)
     assert re.search(r"ops 1 tool, \d+ tok may be loaded", page)
     assert "can load by name: github" in page
-    assert "never: search and call" in page
+    assert "The sent tools never change" in page
     html = as_alice.get(f"{ACME}agents/coder/edit/").content.decode()
     assert html.index('value="papers"') < html.index('value="ops"')
 
