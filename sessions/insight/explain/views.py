@@ -16,6 +16,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
 from capabilities.access.roles.queries import roles_shown
+from capabilities.catalogue.tools.recipients.writes import NO_AGENT
 from capabilities.common.pages import show_refusal, status_of
 from capabilities.common.refused import ChangeRefused
 from capabilities.models import Agent, AgentScope, ClientApprovals, Role, RoutingMode
@@ -23,7 +24,7 @@ from capabilities.running.registry import registry
 from capabilities.running.services.writes import set_up_title
 from sessions.access import kept_sessions_of
 from sessions.insight.explain.fixes import fix, may_fix
-from sessions.insight.explain.reasons import POLICIES, STAGES, Asked, Cell
+from sessions.insight.explain.reasons import POLICIES, Asked, Cell
 from sessions.insight.explain.remedies.ways import Change
 from sessions.insight.explain.why import MAX_MESSAGE, Explained, Explanation, Subject, explain, subject_of
 from sessions.models import ChatSession
@@ -34,7 +35,7 @@ from toolhub.tenants.rows.cursors import MAX_PLACE
 
 #: Sessions of the member that the page offers, the last used first.
 SESSIONS_OFFERED = 20
-#: Headings of the columns, by stage.
+#: Titles of the stages.
 TITLES = {
     "loaded": "Loaded",
     "enabled": "Enabled",
@@ -98,11 +99,13 @@ class ShownChange:
 
 @dataclass(frozen=True)
 class ExplainedRow:
-    """One tool as its row shows it: cells of the shown stages, and the changes with a page, where the reader may go."""
+    """One tool as its row shows it: the stages that stop it and the others, and the changes with a page, where the
+    reader may go."""
 
     explained: Explained
-    #: Each with the heading of its column.
-    cells: Sequence[tuple[str, Cell]]
+    #: Each with the title of its stage.
+    stops: Sequence[tuple[str, Cell]]
+    passed: Sequence[tuple[str, Cell]]
     changes: Sequence[ShownChange]
     #: Places to change, for a tool that several things stop: what to do about each, and the page for it.
     places: Sequence[tuple[str, str]]
@@ -124,7 +127,7 @@ def explain_page(request: MemberRequest, org: str) -> HttpResponse:
         "subject": subject,
         "found": found,
         "lines": _lines(found, reader, subject, hidden),
-        "columns": [(stage, TITLES[stage]) for stage in STAGES if stage not in hidden],
+        "no_agent": NO_AGENT,
         "sees_all": reader.has_right(Right.ROLES),
         "states": STATE_CHOICES,
         "query": urlencode(form.kept),
@@ -223,12 +226,18 @@ def _lines(
     return [
         ExplainedRow(
             each,
-            [(TITLES[cell.stage], cell) for cell in each.reasons.cells if cell.stage not in hidden],
+            [(TITLES[cell.stage], cell) for cell in each.reasons.stops],
+            [(TITLES[cell.stage], cell) for cell in _passed(each, hidden)],
             _shown(each, reader, subject),
             list(_places(each, reader, subject)),
         )
         for each in found.tools
     ]
+
+
+def _passed(each: Explained, hidden: Collection[str]) -> list[Cell]:
+    """The stages that do not stop the tool, without those that can say nothing here."""
+    return [cell for cell in each.reasons.cells if not cell.stops and cell.stage not in hidden]
 
 
 def _places(each: Explained, reader: Membership, subject: Subject) -> Iterator[tuple[str, str]]:

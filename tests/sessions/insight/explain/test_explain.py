@@ -571,20 +571,57 @@ def test_a_member_without_the_right_finds_where_to_ask(browser: Client, bob: Mem
     assert '/tools/deploy/">a grant allows it to Bob' in page
 
 
-def test_a_narrow_page_has_the_same_words_as_the_headings(browser: Client, bob: Membership, agent: Agent) -> None:
-    give_tool(agent, make_tool(bob.organisation, "deploy"))
-    page = browser.get("/o/acme/explain/").content.decode()
-    table = page[page.index('<table class="explain">') :]
+def tool_lines(page: str) -> list[str]:
+    """The lines of the page's tools."""
+    return page.split('<li class="explain-tool')[1:]
 
-    (headings, *rows) = (
-        re.findall(pattern, part)
-        for pattern, part in [
-            (r'<th scope="col">([^<]+)</th>', table),
-            *((r'verdict-stage">([^<]+)<', row) for row in table.split("<tbody")[1:]),
-        ]
-    )
-    assert rows
-    assert all(row == [heading.lower() for heading in headings[1:]] for row in rows)
+
+def stops_of(line: str) -> list[str]:
+    return re.findall(r"<strong>([^<]+):</strong>", line)
+
+
+def passed_of(line: str) -> list[str]:
+    return re.findall(r"<dt>([^<]+)</dt>", line)
+
+
+def test_what_is_wrong_stands_before_its_fix_and_what_passes_is_folded_to_one_line(
+    client: Client, alice: Membership, bob: Membership, agent: Agent
+) -> None:
+    make_role(bob.organisation, bob)
+    for name in ("deploy", "destroy"):
+        give_tool(agent, make_tool(bob.organisation, name))
+    with organisation_scope(bob.organisation):
+        Tool.objects.filter(name="deploy").update(is_enabled=False)
+    client.force_login(alice.user)
+
+    page = client.get("/o/acme/explain/", {"member": "bob@example.com", "q": "de"}).content.decode()
+
+    lines = {re.findall(r">(\w+)</a>", line)[0]: line for line in tool_lines(page)}
+    stopped, sent = lines["deploy"], lines["destroy"]
+    assert (stops_of(stopped), stops_of(sent)) == (["Enabled"], [])
+    assert stopped.index("<strong>Enabled") < stopped.index("Would be sent if") < stopped.index('class="explain-fix"')
+    assert ("Would be sent if" in sent, "explain-fixes" in sent) == (False, False)
+    for line in (stopped, sent):
+        assert f"{len(passed_of(line))} checks passed" in line
+        assert '<details class="fold explain-passed">' in line
+        assert len({*stops_of(line), *passed_of(line)}) == len(stops_of(line)) + len(passed_of(line))
+    assert set(passed_of(sent)) == {*stops_of(stopped), *passed_of(stopped)}
+    assert {"Loaded", "Enabled", "Role", "Grants", "Limit"} <= set(passed_of(sent))
+
+
+def test_of_a_tool_that_no_single_change_lets_through_each_stop_stands_there(
+    client: Client, alice: Membership, bob: Membership, agent: Agent
+) -> None:
+    give_tool(agent, make_tool(bob.organisation, "deploy"))
+    with organisation_scope(bob.organisation):
+        Tool.objects.filter(name="deploy").update(is_enabled=False)
+    client.force_login(alice.user)
+
+    page = client.get("/o/acme/explain/", {"member": "bob@example.com", "q": "deploy"}).content.decode()
+
+    (line,) = tool_lines(page)
+    assert stops_of(line) == ["Enabled", "Role"]
+    assert ("All of them have to change" in line, "Would be sent if" in line) == (True, False)
 
 
 def test_who_may_use_nothing_is_given_a_role_from_there_by_who_may(
@@ -640,7 +677,7 @@ def test_the_page_stays_small_with_10_000_tools(client: Client, alice: Membershi
     with CaptureQueriesContext(connection) as captured:
         page = client.get("/o/acme/explain/", address).content
 
-    assert page.count(b'class="explain-verdicts"') == TOOLS_A_PAGE
+    assert page.count(b'class="explain-head"') == TOOLS_A_PAGE
     assert (len(captured) <= 17, len(page) <= 200_000) == (True, True), (len(captured), len(page))
 
 
@@ -722,7 +759,7 @@ def test_what_nobody_offers_is_grey(ladder: ChatSession, client: Client) -> None
     client.force_login(ladder.membership.user)
     page = client.get("/o/acme/explain/", {"category": "ladder", "state": "not_offered"}).content.decode()
 
-    assert page.count('<tbody class="is-not-offered">') == page.count('class="explain-verdicts"') == 1
+    assert page.count('class="explain-tool is-not-offered"') == page.count('class="explain-head"') == 1
     assert "badge-bad" not in page
 
 
