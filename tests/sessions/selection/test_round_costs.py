@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from capabilities.common.tokens import count_tokens
-from capabilities.models import Agent, LanguageModel, ModelPrice
+from capabilities.models import Agent, LanguageModel, ModelPrice, Provider
 from sessions.selection.round_costs import RoundCost
 from tests.cast import allow_toolkit, give_tool, make_agent, make_category, make_role, make_tool, make_toolkit
 from tests.sessions.doors.chats.test_views import delegate, text_of
@@ -132,7 +132,7 @@ def test_money_is_that_of_the_model_in_the_form(as_alice: Client, alice: Members
         dear = LanguageModel.objects.create(
             organisation=agent.organisation, provider=agent.model.provider, name="dear", context_window=8_000
         )
-        agent.model.provider.__class__.objects.update(base_url="https://models.example.com/v1")
+        Provider.objects.update(base_url="https://models.example.com/v1")
         ModelPrice.objects.create(
             organisation=agent.organisation,
             model=dear,

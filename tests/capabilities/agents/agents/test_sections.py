@@ -24,7 +24,7 @@ def draft(own: dict[str, OwnLine] | None = None, toolkits: dict[str, bool] | Non
         name="Vendor", slug="vendor", base_url="https://models.example.com/v1", **fields.pop("provider", {})
     )
     model = LanguageModel(name="clever", provider=provider, context_window=8_000)
-    return AgentDraft(Agent(name="Clerk", model=model, **fields), own or {}, toolkits or {}, fields.pop("rooms", ()))
+    return AgentDraft(Agent(name="Clerk", model=model, **fields), own or {}, toolkits or {})
 
 
 def line(of: AgentDraft, key: str) -> str:
