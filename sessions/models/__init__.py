@@ -24,7 +24,7 @@ from sessions.models.budgets import (
     Window,
 )
 from sessions.models.chats import BY_CLIENTS, BY_MEMBERS, KEPT, THROWAWAY, ChatSession, Notice, SessionClient
-from sessions.models.files import StepFile
+from sessions.models.files import ATTACHED, StepFile
 from sessions.models.gateway import ClientRequest, ClientSession, name_of
 from sessions.models.loading import LoadedToolkit, LoadSource, UnloadReason
 from sessions.models.periodic import Reminder, Routine, Schedule
@@ -48,6 +48,7 @@ from sessions.models.turns import (
 from sessions.models.workers import WorkerSign
 
 __all__ = [
+    "ATTACHED",
     "BEFORE_CALL",
     "BUCKETS",
     "BY_CLIENTS",

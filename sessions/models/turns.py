@@ -77,6 +77,8 @@ class Turn(TenantModel):
     membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="turns")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="turns")
     message = models.TextField()
+    #: How many files are attached to the message: `StepFile` without a step.
+    attached = models.PositiveSmallIntegerField(default=0, db_default=0)
     #: Its model call carries no tools, whatever the agent has, and is its only one: a quick question, or `tools_off`.
     without_tools = models.BooleanField(default=False)
     #: The tools of its session were off when it was accepted, and nobody asked a quick question.

@@ -21,6 +21,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Now
 
 from capabilities.common.text import storable
+from capabilities.contract.results import ResultFile
 from capabilities.models import Agent, ClientApprovals, is_offered
 from sessions.access import takes_calls_alone
 from sessions.models import (
@@ -32,6 +33,7 @@ from sessions.models import (
     Turn,
     TurnStatus,
 )
+from sessions.turns import files as attached_files
 from sessions.turns.bell import ring_after_commit
 from sessions.turns.budget_states import budgets_of, charged_for
 from sessions.turns.fencing import (
@@ -115,18 +117,19 @@ def accept(
     without_tools: bool = False,
     branch: Branch | None = None,
     asks: ClientAsks | None = None,
+    files: Sequence[ResultFile] = (),
 ) -> Accepted:
     """Put a turn on record; when this returns, it is never lost. Without an agent, it is the session's first.
     `without_tools`: a quick question, answered by one model call that carries no tools; so is what a person writes
     in a session whose tools are off. `asks` comes with a turn of the gateway's; without a message it goes on from what
-    stands in front of it.
+    stands in front of it. `files` are attached to the message, as `files.attachable` checked them.
 
     The same key with the same message to the same agent in the same session gives the same turn again: a client's
     `idempotency_key`, or the `origin_key` of what the service submits itself, which no client can write. Raises
     Conflict `idempotency_key_reused` where the key came with something else, `agent_disabled`, `agent_not_offered`,
-    `child_session`, `client_session`, `turn_open` (the one of the `branch`), and `deleted`; NoRoom where too many
-    turns of the member or of the organisation wait already, a budget that stops turns has nothing left, or as many
-    turns run as may at once.
+    `child_session`, `client_session`, `turn_open` (the one of the `branch`), `no_room_for_files`, and `deleted`; NoRoom
+    where too many turns of the member or of the organisation wait already, a budget that stops turns has nothing left,
+    or as many turns run as may at once.
     """
     agent = agent or session.agent
     message = storable(message)
@@ -143,6 +146,7 @@ def accept(
         door=asks.door if asks else "",
         is_continuation=asks is not None and not message and asks.call is None,
         is_unattended=asks is not None and is_unattended(asks.door, agent),
+        attached=len(files),
         **keys,
     )
     if session.parent_turn_id is not None:
@@ -157,7 +161,7 @@ def accept(
         if refusal is None:
             try:
                 with transaction.atomic():
-                    return Accepted(_insert(new, asks, branch), created=True)
+                    return Accepted(_insert(new, asks, branch, files), created=True)
             except NoRoom as error:
                 full = error
             except ChatSession.DoesNotExist as gone:
@@ -168,7 +172,7 @@ def accept(
         for name, key in keys.items():
             known = Turn.objects.filter(membership=member, **{name: key}).first() if key else None
             if known is not None:
-                return Accepted(_same_request(known, new, asks, branch), created=False)
+                return Accepted(_same_request(known, new, asks, branch, files), created=False)
         if refusal is not None:
             raise refusal
         if full is not None:
@@ -227,7 +231,7 @@ def admit_turn(waiting: int, mine: int) -> None:
         raise QueueFull(f"{mine:,} of your messages wait for an answer: try again when some have theirs.")
 
 
-def _insert(turn: Turn, asks: ClientAsks | None, branch: Branch | None) -> Turn:
+def _insert(turn: Turn, asks: ClientAsks | None, branch: Branch | None, files: Sequence[ResultFile]) -> Turn:
     session = turn.session
     places = _PLACES.rows(session=session.pk, member=turn.membership_id)
     if not places:
@@ -239,7 +243,10 @@ def _insert(turn: Turn, asks: ClientAsks | None, branch: Branch | None) -> Turn:
         check_room(budgets_of(turn.organisation_id, version), charged, now)
     turn.seq = last + 1
     turn.passed_over = branch.passed_over(last) if branch else passed_over or []
+    if files and not attached_files.has_room(files):
+        raise Conflict("no_room_for_files", attached_files.NO_ROOM.format(most=attached_files.MAX_OF_ORGANISATION))
     insert_turn(turn)
+    attached_files.store(turn, files)
     if asks is not None:
         _REQUEST.add(asks.row(turn))
     if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(turn.message)):
@@ -269,7 +276,9 @@ def title_of(message: str) -> str:
 _SAME = ("session_id", "agent_id", "message", "is_quick_question", "door")
 
 
-def _same_request(known: Turn, new: Turn, asks: ClientAsks | None, branch: Branch | None) -> Turn:
+def _same_request(
+    known: Turn, new: Turn, asks: ClientAsks | None, branch: Branch | None, files: Sequence[ResultFile]
+) -> Turn:
     if asks is not None and known.asked is not None:
         is_same = known.asked.digest == asks.digest
     else:
@@ -277,6 +286,7 @@ def _same_request(known: Turn, new: Turn, asks: ClientAsks | None, branch: Branc
         is_same = is_same and (
             known.passed_over == branch.passed_over(known.seq - 1) if branch else known.replaces is None
         )
+        is_same = is_same and attached_files.are_same(known, files)
     if not is_same:
         raise Conflict(
             "idempotency_key_reused", "This Idempotency-Key came with another message, or for another agent, before."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +18,8 @@ from rest_framework.views import APIView
 from capabilities.agents.agents.queries import agent_or_404
 from capabilities.choosing.pipeline.routing import is_routed
 from capabilities.common.api import checked_part
+from capabilities.contract.attachments import MAX_ATTACHED, MOST_ATTACHED, TAKEN, NotTaken
+from capabilities.contract.results import ResultFile
 from capabilities.models import Agent, RoutingMode
 from sessions.access import check_may_touch, session_or_404
 from sessions.doors.chats.queries import MAX_SEARCH, branch_at, sessions_page
@@ -26,10 +30,11 @@ from sessions.selection.active_tools import compute_definitions
 from sessions.selection.loading.api import AGENT_PARAMETER, agent_of
 from sessions.selection.queries import new_session
 from sessions.turns import accepting, ledger
+from sessions.turns.files import attachable
 from toolhub.tenants.models import Access, Membership, Scope
 from toolhub.tenants.rest.api import MAX_KEY, ErrorOut, api_member, checked, idempotency_key, paged, unknown
 from toolhub.tenants.rest.paging import MAX_PAGE, PAGE_PARAMETERS, cursor_of, integer_parameter, only_parameters, page
-from toolhub.tenants.rest.wire import Refused
+from toolhub.tenants.rest.wire import LongJSONParser, Refused
 from toolhub.tenants.rows.keyset import PAGE
 from toolhub.tenants.rows.statements import Select, param
 
@@ -71,6 +76,28 @@ class SessionPart(serializers.Serializer[Any]):
     tools_off = serializers.BooleanField()
 
 
+class TurnFileIn(serializers.Serializer[Any]):
+    """A file to attach: a new one by `name` and `content`, or `file` alone."""
+
+    name = serializers.CharField(max_length=1_000, required=False, trim_whitespace=False)
+    content = serializers.CharField(
+        required=False, allow_blank=True, trim_whitespace=False, help_text="Its bytes as base64."
+    )
+    file = serializers.UUIDField(
+        required=False, help_text="The id of a file that came with an earlier message of the session: it goes again."
+    )
+
+    def validate(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        if wanted.keys() not in ({"name", "content"}, {"file"}):
+            raise ValidationError("Give `name` and `content`, or `file` alone.", code="invalid")
+        if "content" in wanted:
+            try:
+                wanted["content"] = b64decode(wanted["content"], validate=True)
+            except ValueError:
+                raise ValidationError({"content": ErrorDetail("This is no base64.", "invalid")}) from None
+        return wanted
+
+
 class TurnIn(serializers.Serializer[Any]):
     message = serializers.CharField(max_length=accepting.MAX_MESSAGE, trim_whitespace=False)
     agent = serializers.CharField(
@@ -79,6 +106,14 @@ class TurnIn(serializers.Serializer[Any]):
 
     without_tools = serializers.BooleanField(
         default=False, help_text="A quick question: no tools are sent, and the model answers in one call."
+    )
+
+    files = TurnFileIn(
+        many=True,
+        required=False,
+        max_length=MOST_ATTACHED,
+        help_text=f"Files that go with the message: {MAX_ATTACHED:,} bytes at most, all together. Taken are {TAKEN}. "
+        "What they are is told by their bytes.",
     )
 
     replaces = serializers.UUIDField(
@@ -247,8 +282,18 @@ class SessionDetail(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
+def _attached(session: ChatSession, wanted: Sequence[Mapping[str, Any]]) -> Sequence[ResultFile]:
+    """Return the files of a message, checked. Raises ValidationError."""
+    new = [(each["name"], each["content"]) for each in wanted if "content" in each]
+    try:
+        return attachable(session, new, [each["file"] for each in wanted if "file" in each])
+    except NotTaken as refused:
+        raise ValidationError({"files": ErrorDetail(str(refused), refused.code)}) from refused
+
+
 class SessionTurns(APIView):
     write_scope = Scope.CHAT
+    parser_classes = (LongJSONParser,)
 
     @extend_schema(
         operation_id="turns_list",
@@ -300,6 +345,7 @@ class SessionTurns(APIView):
                 idempotency_key=idempotency_key(request),
                 without_tools=wanted["without_tools"],
                 branch=branch_at(session, replaces=wanted.get("replaces"), follows=wanted.get("follows")),
+                files=_attached(session, wanted.get("files", ())),
             )
         except ledger.NoRoom as full:
             raise Refused(full.code, str(full), status_code=429, wait=full.retry_after) from full

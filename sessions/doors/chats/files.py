@@ -1,4 +1,4 @@
-"""Files of results: as pages and the API list them, and as they are sent.
+"""Files of turns, of results and of messages: as pages and the API list them, and as they are sent.
 
 What is in them came from outside. Images of a few types are shown, as what their first bytes say that they are; all
 others are only ever downloaded, and never run as a page of this service.
@@ -14,31 +14,22 @@ from django.http import Http404, HttpResponse
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
+from capabilities.contract.attachments import IMAGE_STARTS, WEBP, shown_type
 from sessions.access import visible_to
 from sessions.models import StepFile, StepKind, Turn
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership
 from toolhub.tenants.pages import signed_in
 
-#: Types that are shown, by how their files begin.
-SHOWN_TYPES = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-}
-WEBP = "image/webp"
-
 
 def is_shown(file: StepFile) -> bool:
     """Return whether a page shows the file, going by its declared type alone. No query."""
-    return file.media_type in SHOWN_TYPES or file.media_type == WEBP
+    return file.media_type in IMAGE_STARTS or file.media_type == WEBP
 
 
 def image_type(declared: str, content: bytes) -> str:
     """The type that the file may be shown as, where it is an image of that type; else empty."""
-    if declared == WEBP:
-        return WEBP if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else ""
-    return declared if content.startswith(SHOWN_TYPES.get(declared, ())) else ""
+    return declared if declared and shown_type(content) == declared else ""
 
 
 def files_seen_by(member: Membership) -> QuerySet[StepFile]:
@@ -56,14 +47,17 @@ def file_or_404(member: Membership, file_id: UUID) -> StepFile:
 
 
 def share_files(turns: Iterable[Turn]) -> None:
-    """Give each step that brought files its `shown_files`. No query for turns without one (`has_files`), else one."""
-    turns = [turn for turn in turns if vars(turn).get("has_files", True)]
-    steps = {step.pk: step for turn in turns for step in turn.steps.all() if step.kind == StepKind.TOOL}
-    if not steps:
+    """Give each step that brought files, and each turn whose message has some, its `shown_files`. No query for turns
+    without one (`has_files`), else one."""
+    by_key = {turn.pk: turn for turn in turns if vars(turn).get("has_files", True)}
+    if not by_key:
         return
-    for file in StepFile.objects.filter(step__in=steps).defer("content").order_by("step", "place"):
-        vars(file)["is_shown"] = is_shown(file)
-        vars(steps[file.step_id]).setdefault("shown_files", []).append(file)
+    steps = {step.pk: step for turn in by_key.values() for step in turn.steps.all() if step.kind == StepKind.TOOL}
+    for file in StepFile.objects.filter(turn__in=by_key).defer("content").order_by("step", "place"):
+        holder = by_key[file.turn_id] if file.step_id is None else steps.get(file.step_id)
+        if holder is not None:
+            vars(file)["is_shown"] = is_shown(file)
+            vars(holder).setdefault("shown_files", []).append(file)
 
 
 def sent(file: StepFile) -> HttpResponse:

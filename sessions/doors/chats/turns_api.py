@@ -90,6 +90,7 @@ class TurnOut(serializers.Serializer[Turn]):
     )
     status = serializers.CharField()
     message = serializers.CharField()
+    attached = serializers.IntegerField(help_text="Files that came with the message; the turn's files list them.")
     without_tools = serializers.BooleanField(help_text="No tools are sent with it: a quick question, or `tools_off`.")
     tools_off = serializers.BooleanField(help_text="Whether the tools of its session were off when it was accepted.")
     answer = serializers.CharField(help_text="Of a turn that was stopped: what had been written of it.")
@@ -263,9 +264,13 @@ class TurnSteps(APIView):
 
 class FileOut(serializers.Serializer[StepFile]):
     id = serializers.UUIDField(source="public_id")
-    step = serializers.IntegerField(source="step.index", help_text="The call that it came with.")
+    step = serializers.IntegerField(
+        source="step.index", allow_null=True, help_text="The call that it came with; null: it came with the message."
+    )
     name = serializers.CharField()
-    media_type = serializers.CharField(help_text="As the far side of the tool says.")
+    media_type = serializers.CharField(
+        help_text="As the far side of the tool says; of a file of the message, as its bytes show."
+    )
     size = serializers.IntegerField(help_text="Bytes.")
     address = serializers.SerializerMethodField(help_text="Where it is downloaded.")
 
@@ -281,7 +286,8 @@ class TurnFiles(APIView):
         responses={200: paged(FileOut), 404: ErrorOut},
     )
     def get(self, request: Request, turn_id: UUID) -> Response:
-        """Files that came with the results of its calls, the oldest first. The model does not read them."""
+        """Files that came with its message, and with the results of its calls, the oldest first. Of the message's files
+        the model sees images, where it takes some; of all others it reads the names."""
         member = api_member(request)
         files = files_seen_by(member).filter(turn=turn_or_404(member, turn_id)).select_related("step")
         return Response(page(request, files, "pk", lambda file: FileOut(file).data))
@@ -292,7 +298,7 @@ class FileContent(APIView):
 
     @extend_schema(
         operation_id="files_read",
-        summary="Download a file of a result",
+        summary="Download a file of a turn",
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, 404: ErrorOut},
     )
     def get(self, request: Request, file_id: UUID) -> HttpResponseBase:

@@ -33,16 +33,10 @@ from sessions.turns.fencing import Conflict, NoRoom
 from toolhub.tenants.access import note_token_use
 from toolhub.tenants.models import Access, ApiToken, Membership, Scope
 from toolhub.tenants.rest.api import AnyAccept, api_member, idempotency_key
-from toolhub.tenants.rest.wire import Refused, StrictJSONParser
+from toolhub.tenants.rest.wire import LongJSONParser, Refused
 
 #: Header by which a client says that its turn goes on when it leaves.
 ON_DISCONNECT = "X-Toolhub-On-Disconnect"
-
-
-class LongJSONParser(StrictJSONParser):
-    """A conversation may be as long as any body that the web server takes (`toolhub/web/intake.py`)."""
-
-    max_body = 4 * 1024 * 1024
 
 
 class OpenAIView(APIView):

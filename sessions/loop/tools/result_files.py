@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django.db.models import Sum
-
-from capabilities.common.text import storable
-from capabilities.contract.results import MAX_NAME, ResultFile, plain_media_type
+from capabilities.contract.attachments import plain_name
+from capabilities.contract.results import ResultFile, plain_media_type
 from sessions.loop.tools.execution import Outcome
 from sessions.models import Step, StepFile, StepStatus
+from sessions.turns import files as room
 
-#: Bytes of all files of results that one organisation keeps. Looked at before a file is kept: calls side by side may
-#: pass it by one result each.
-MAX_OF_ORGANISATION = 1_000_000_000
 NO_ROOM = "(The files of this result were not kept: the organisation has {most:,} bytes for files, and no room left.)"
 
 
 def rows_of(step: Step, files: tuple[ResultFile, ...]) -> list[StepFile]:
     """The rows, not stored yet; none where the organisation has no room for them. One query; none without a file."""
-    if not files:
-        return []
-    kept = StepFile.objects.aggregate(bytes=Sum("size"))["bytes"] or 0
-    if kept + sum(len(each.content) for each in files) > MAX_OF_ORGANISATION:
+    if not files or not room.has_room(files):
         return []
     return [
         StepFile(
@@ -39,16 +32,10 @@ def rows_of(step: Step, files: tuple[ResultFile, ...]) -> list[StepFile]:
     ]
 
 
-def plain_name(name: str) -> str:
-    """The last part of the name, without what no file name has."""
-    last = storable(name.replace("\\", "/")).rsplit("/", 1)[-1]
-    return "".join(each for each in last if each.isprintable()).strip(" .")[:MAX_NAME]
-
-
 def with_files(outcome: Outcome, step: Step) -> tuple[Outcome, list[StepFile]]:
     """The outcome, which says so where its files are not kept, and their rows. One query; none without a file."""
     rows = rows_of(step, outcome.files)
     if rows or not outcome.files or outcome.status != StepStatus.DONE:
         return outcome, rows
-    text = f"{outcome.result}\n{NO_ROOM.format(most=MAX_OF_ORGANISATION)}"
+    text = f"{outcome.result}\n{NO_ROOM.format(most=room.MAX_OF_ORGANISATION)}"
     return replace(outcome, result=text, result_sent=text), rows

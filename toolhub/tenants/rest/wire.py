@@ -108,6 +108,13 @@ class StrictJSONParser(BaseParser):
         return value
 
 
+class LongJSONParser(StrictJSONParser):
+    """A conversation, or a message with files, may be as long as any body that the web server takes
+    (`toolhub/web/intake.py`)."""
+
+    max_body = 4 * 1024 * 1024
+
+
 def _check_text(value: Any) -> None:
     if isinstance(value, str):
         if "\x00" in value:

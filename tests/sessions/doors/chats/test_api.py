@@ -181,6 +181,7 @@ def test_a_message_is_accepted_and_on_record(rest: Rest, session: ChatSession) -
         "parent_turn": None,
         "status": "queued",
         "message": " Buy\nmilk ",
+        "attached": 0,
         "without_tools": False,
         "tools_off": False,
         "answer": "",

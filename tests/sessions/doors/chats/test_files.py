@@ -7,8 +7,8 @@ from django.test import Client
 
 from capabilities.contract.results import ResultFile, ToolResult
 from sessions.doors.chats.writes import delete_session, remove_deleted
-from sessions.loop.tools import result_files
 from sessions.models import ChatSession, StepFile, StepStatus, Turn
+from sessions.turns import files
 from tests.cast import make_member
 from tests.rest import Rest
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -135,7 +135,7 @@ def test_the_chat_and_the_api_list_them(client: Client, turn: Turn, session: Cha
 def test_an_organisation_without_room_keeps_none_and_the_model_reads_it(
     session: ChatSession, provider: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_files, "MAX_OF_ORGANISATION", 100)
+    monkeypatch.setattr(files, "MAX_OF_ORGANISATION", 100)
 
     turn = booked(session, provider, monkeypatch)
 
