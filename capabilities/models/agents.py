@@ -133,6 +133,11 @@ class LanguageModel(CallKnobs, PublicModel):
         default="",
         help_text="Empty: the setting of its provider.",
     )
+    takes_images = models.BooleanField(
+        null=True,
+        blank=True,
+        help_text="Whether messages to it may hold images; null: as is known of the model by its name.",
+    )
     #: Lessons of the provider's refusals, see `capabilities/language_models/providers/lessons.py`.
     learned = models.JSONField(default=list, blank=True, editable=False)
     #: The provider's count of an input's tokens for each token that we count, and the calls that it was learned from.

@@ -10,6 +10,7 @@ from capabilities.common.columns import ColumnsForm, default_of, form_field
 from capabilities.common.names_field import ShortNameField
 from capabilities.language_models.providers.knobs import EFFORTS, KNOBS
 from capabilities.language_models.providers.resolve import ResolvedModel, default_output
+from capabilities.language_models.providers.seeing import is_known_to_see
 from capabilities.language_models.providers.vendors import OFFLINE, OTHER, Vendor
 from capabilities.language_models.providers.writes import (
     MODEL_COLUMNS,
@@ -22,6 +23,10 @@ from capabilities.language_models.providers.writes import (
 from capabilities.models import DIALECT_SETTINGS, MAX_CONTEXT_WINDOW, MAX_TEMPERATURE, Agent, LanguageModel, Provider
 
 DIALECT_HELP = "Automatic: chosen by what is known of the vendor and the model, and by what its refusals say."
+
+
+#: Settings that are true, false, or not set: their forms have a choice of these.
+CHOSEN = ("parallel_tool_calls", "takes_images")
 
 
 class AgentChoices(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
@@ -51,8 +56,8 @@ class CallsForm(ColumnsForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         initial = kwargs.get("initial") or {}
-        if isinstance(initial.get("parallel_tool_calls"), bool):
-            kwargs["initial"] = initial | {"parallel_tool_calls": str(initial["parallel_tool_calls"]).lower()}
+        chosen = {name: str(value).lower() for name, value in initial.items() if name in CHOSEN and value is not None}
+        kwargs["initial"] = initial | chosen
         super().__init__(*args, **kwargs)
 
     def clean_reasoning_effort(self) -> str:
@@ -231,6 +236,14 @@ class ModelForm(CallsForm):
         help_text="The name that the provider uses, for example gpt-4o.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
+    takes_images = forms.TypedChoiceField(
+        required=False,
+        choices=[("", "As is known of the model"), ("true", "Yes"), ("false", "No")],
+        coerce=lambda value: value == "true",
+        empty_value=None,
+        label="Takes images",
+        help_text="Whether images in messages are sent to it. Where they are not, it reads their names.",
+    )
     agents = AgentChoices(
         queryset=Agent.objects.none(),
         required=False,
@@ -256,6 +269,10 @@ class ModelForm(CallsForm):
             ("", f"As the provider says, now {of_provider}"),
             *DIALECT_SETTINGS,
         ]
+        if model is not None:
+            now = "yes" if is_known_to_see(model.name) else "no"
+            own: Any = self.fields["takes_images"]
+            own.choices = [("", f"As is known of the model, now {now}"), *list(own.choices)[1:]]
         self._show_defaults(model)
         others = Agent.objects.for_display()
         self.fields["agents"].queryset = others.exclude(model=model) if model else others  # type: ignore[attr-defined]

@@ -30,6 +30,7 @@ from capabilities.language_models.providers.lessons import (
     refuses_tool_search,
     with_lesson,
 )
+from capabilities.language_models.providers.seeing import is_known_to_see
 from capabilities.language_models.providers.vendors import Vendor, vendor_of
 from capabilities.models import Agent, Dialect, LanguageModel, Provider
 
@@ -104,6 +105,8 @@ class ResolvedModel:
     refuses_tools: bool = False
     #: Those that it refused in this turn, by the key of the tool: they are not sent in it again, in whatever form.
     refused_now: Mapping[int, Refused] = field(default_factory=dict)
+    #: Whether messages may hold images: as a person says, None where it goes by the model's name.
+    images_setting: bool | None = None
     #: Names of the settings that a person chose: their refusal is shown, and never answered with another choice.
     chosen: frozenset[str] = frozenset()
     #: The names of what the client of a turn chose for its calls alone.
@@ -117,6 +120,13 @@ class ResolvedModel:
     def tokenizer(self) -> Tokenizer:
         """Tokenizer that its tokens are counted with."""
         return tokenizer_of(self.name)
+
+    @property
+    def takes_images(self) -> bool:
+        """True where its messages may hold images. The offline model of this service reads text alone."""
+        if self.is_offline:
+            return False
+        return is_known_to_see(self.name) if self.images_setting is None else self.images_setting
 
     @cached_property
     def schema_rules(self) -> Rules:
@@ -222,6 +232,7 @@ def resolve_model(model: LanguageModel, agent: Agent | None = None) -> ResolvedM
         token_factor=model.token_factor,
         token_samples=model.token_samples,
         refuses_tools=model.refuses_tools,
+        images_setting=model.takes_images,
         chosen=frozenset(name for name, value in knobs.items() if value not in (None, "")) | _chosen_dialect(model),
     )
 

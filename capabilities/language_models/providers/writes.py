@@ -63,6 +63,7 @@ class ModelContent:
     context_window: int = default_of(LanguageModel, "context_window")
     tool_limit: int | None = None
     max_rounds: int | None = None
+    takes_images: bool | None = None
     dialect: str = default_of(LanguageModel, "dialect")
     reasoning_effort: str = ""
     max_output_tokens: int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from capabilities.models import Dialect
 from sessions.loop.clients.finishing import finish_of, stronger
 from sessions.loop.clients.replies import MAX_EXTRAS, Piece, ReplyReader, line, text_of
-from sessions.loop.clients.requests import CallSettings, given, written
+from sessions.loop.clients.requests import CallSettings, given, image_url, written
 
 PATH = "/chat/completions"
 #: Where a request has its conversation.
@@ -283,7 +283,13 @@ def parts(
     `filled` names what replies must have that this model did not give itself.
     """
     whole = (_with_extras(each, filled) if each["role"] == "assistant" else each for each in messages)
-    return [written(message) for message in whole]
+    return [written(_with_images(message) if "images" in message else message) for message in whole]
+
+
+def _with_images(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message with its text and its images as parts."""
+    images = [{"type": "image_url", "image_url": {"url": image_url(each)}} for each in message["images"]]
+    return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}, *images]}
 
 
 def parameters(settings: CallSettings) -> dict[str, Any]:

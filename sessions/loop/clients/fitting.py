@@ -182,7 +182,8 @@ def _merged(messages: Sequence[Message]) -> Iterator[Message]:
     for message in messages:
         if last is not None and _are_one(last, message):
             texts = [text for text in (last.get("content"), message.get("content")) if text]
-            last = {**last, **message, "content": "\n\n".join(texts)}
+            images = [*last.get("images", ()), *message.get("images", ())]
+            last = {**last, **message, "content": "\n\n".join(texts)} | ({"images": images} if images else {})
             continue
         if last is not None:
             yield last

@@ -28,6 +28,11 @@ class CallSettings:
     cache_key: str = ""
 
 
+def image_url(image: Mapping[str, Any]) -> str:
+    """Address of an image of a neutral message, which holds its bytes: both dialects take it so."""
+    return f"data:{image['media_type']};base64,{image['data']}"
+
+
 def given(**fields: Any) -> dict[str, Any]:
     """Return the fields that have a value: neither None nor ""."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}

@@ -21,7 +21,7 @@ from capabilities.contract.wire import namespaces_in
 from capabilities.models import Dialect
 from sessions.loop.clients.finishing import FILTERED, LENGTH, finish_of
 from sessions.loop.clients.replies import MAX_CALLS, Piece, ReplyReader, line
-from sessions.loop.clients.requests import TOOLS, CallSettings, given, written
+from sessions.loop.clients.requests import TOOLS, CallSettings, given, image_url, written
 
 PATH = "/responses"
 #: Where a request has its conversation.
@@ -403,6 +403,9 @@ def _items(message: Mapping[str, Any], tools_key: int | None) -> Iterator[dict[s
         if tools_key is None or extras.get("tools") != tools_key:
             order = [each for each in order if each["type"] not in SEARCHED]
         yield from _reply_items(content, message.get("tool_calls", ()), order)
+    elif "images" in message:
+        images = [{"type": "input_image", "image_url": image_url(each)} for each in message["images"]]
+        yield {"role": role, "content": [{"type": "input_text", "text": content}, *images]}
     else:
         yield {"role": role, "content": content}
 

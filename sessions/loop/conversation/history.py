@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -13,6 +14,7 @@ from django.db.models import QuerySet
 
 from capabilities.language_models.providers.resolve import ResolvedModel
 from sessions.loop.clients.requests import TOOLS
+from sessions.loop.conversation.message_files import MessageFiles, have_files, with_files
 from sessions.loop.conversation.window import (
     MAX_TURNS,
     Block,
@@ -34,7 +36,7 @@ OUTCOME_UNKNOWN = json.dumps(
 
 
 #: In the order of the models' own columns, as `from_db` takes them.
-_OF_TURN = ("message", "status", "answer", "error_code", "door", "is_continuation")
+_OF_TURN = ("message", "attached", "status", "answer", "error_code", "door", "is_continuation")
 _OF_STEP = ("id", "kind", "status", "round", "text", "tool_calls", "origin", "extras", "call_index", "result_sent")
 
 
@@ -57,6 +59,15 @@ def first_turn(turn: Turn) -> int:
     marks = stored.get(str(turn.agent_id)) if isinstance(stored, dict) else None
     number = marks.get("first_turn") if isinstance(marks, dict) else None
     return number if isinstance(number, int) and number > 0 else 1
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Ended turns and their steps by number, and the last request of a client that held the conversation."""
+
+    turns: Mapping[int, Turn]
+    steps: Mapping[int, list[Step]]
+    request: ClientRequest | None = None
 
 
 class Past:
@@ -95,28 +106,53 @@ class Past:
         return self._found[-1].messages
 
     @cached_property
+    def files(self) -> MessageFiles:
+        """Files of all messages, the turn's own among them. No query where none has one."""
+        stored, asked = self._stored, self.turn.asked
+        numbers = [seq for seq, each in stored.turns.items() if each.attached]
+        if stored.request is not None and have_files(stored.request.earlier):
+            numbers.append(stored.request.turn.seq)
+        if self.turn.attached or (asked is not None and have_files(asked.earlier)):
+            numbers.append(self.turn.seq)
+        return MessageFiles(self.turn.session_id, numbers, takes_images=self.model.takes_images)
+
+    @cached_property
+    def _stored(self) -> Stored:
+        """The turns in front. One query, and one more for a session of the gateway; none where nothing is there, or a
+        client holds the conversation."""
+        asked = self.turn.asked
+        if (asked is not None and asked.earlier is not None) or self.turn.seq == self.first:
+            return Stored({}, {})
+        turns, steps = self._read()
+        return Stored(turns, steps, self._begin(turns))
+
+    @cached_property
     def _found(self) -> list[Block]:
         asked = self.turn.asked
         if asked is not None and asked.earlier is not None:
             self.first = self.turn.seq
-            return earlier_blocks(asked.earlier, self.turn.seq)
+            return self._sent_before(asked)
         if self.turn.seq == self.first:
             return []
-        turns, steps = self._read()
-        request = self._begin(turns)
-        found = earlier_blocks(request.earlier or (), request.turn.seq) if request is not None else []
+        turns, steps, request = self._stored.turns, self._stored.steps, self._stored.request
+        found = self._sent_before(request) if request is not None else []
         begin = request.turn.seq if request is not None else 0
         self.first = max(self.first, begin)
         following = [*list(turns.values())[1:], self.turn]
         for (seq, each), after in zip(turns.items(), following, strict=True):
             if seq < begin or each.door == Door.MCP:  # a single call is no part of a conversation
                 continue
-            messages = turn_messages(each, steps[seq], self.model, goes_on=after.is_continuation)
+            messages = turn_messages(each, steps[seq], self.model, self.files, goes_on=after.is_continuation)
             if each.is_continuation and found:
                 found[-1].messages.extend(messages)
             else:
                 found.append(Block(seq, messages))
         return found
+
+    def _sent_before(self, request: ClientRequest) -> list[Block]:
+        """The messages that a client sent in front of its turn."""
+        seq = request.turn.seq
+        return earlier_blocks(with_files(request.earlier or (), seq, self.files), seq)
 
     def _read(self) -> tuple[dict[int, Turn], dict[int, list[Step]]]:
         """The turns in front, one more than are ever sent, and their steps, by number. One query."""
@@ -126,6 +162,7 @@ class Past:
             of_turn, of_step = row[: len(_OF_TURN)], row[len(_OF_TURN) :]
             if seq not in turns:
                 turns[seq] = Turn.from_db(self.turn._state.db, _OF_TURN, of_turn)
+                turns[seq].seq = seq
             key, kind, *_ = of_step
             if key is not None and kind != StepKind.NOTE:
                 steps[seq].append(Step.from_db(self.turn._state.db, _OF_STEP, of_step))
@@ -201,13 +238,15 @@ def earlier_blocks(messages: Sequence[Message], first: int) -> list[Block]:
     return found
 
 
-def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, goes_on: bool = False) -> list[Message]:
+def turn_messages(
+    turn: Turn, steps: Sequence[Step], model: ResolvedModel, files: MessageFiles, *, goes_on: bool = False
+) -> list[Message]:
     """Return the messages of an ended turn: the user's, those of its steps, and its answer where no step holds it.
 
     The assistant has the last word: some providers take no user message behind a user's or a tool's. Where the next
     turn goes on from this one (`goes_on`), it has not: an answer that was stopped in the middle is left out then.
     """
-    messages = messages_of(turn, steps, model)
+    messages = messages_of(turn, steps, model, files)
     last = messages[-1] if messages else {"role": "user", "content": None}
     if goes_on:
         return messages[:-1] if last["role"] == "assistant" and not last.get("tool_calls") else messages
@@ -223,14 +262,14 @@ def turn_messages(turn: Turn, steps: Sequence[Step], model: ResolvedModel, *, go
     return messages
 
 
-def messages_of(turn: Turn, steps: Sequence[Step], model: ResolvedModel) -> list[Message]:
-    """Return the user's message, where the turn has one, and the messages of its steps so far. Tools that were loaded
-    before the turn stand in front."""
+def messages_of(turn: Turn, steps: Sequence[Step], model: ResolvedModel, files: MessageFiles) -> list[Message]:
+    """Return the user's message with its files, where the turn has one, and the messages of its steps so far. Tools
+    that were loaded before the turn stand in front."""
     first = [step for step in steps if step.kind == StepKind.TOOLS and step.round == 0]
-    user_messages = [] if turn.is_continuation else [{"role": "user", "content": turn.message}]
+    own = [] if turn.is_continuation else [files.message(turn.seq, range(turn.attached), turn.message)]
     return [
         *map(_tools_message, first),
-        *user_messages,
+        *own,
         *step_messages([each for each in steps if each not in first], model),
     ]
 

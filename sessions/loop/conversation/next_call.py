@@ -30,7 +30,7 @@ def conversation(
     among `tool_tokens`. Raises TooLong.
     """
     row, past = turn.row, turn.past
-    own = [*past.goes_on_from, *messages_of(row, turn.steps.in_order(), turn.model)]
+    own = [*past.goes_on_from, *messages_of(row, turn.steps.in_order(), turn.model, past.files)]
     of_client = row.asked.instructions if row.asked is not None else ""
     prompt = system_text(turn.prompt, of_client, instructions)
     head: list[Message] = [{"role": "system", "content": prompt}] if prompt else []

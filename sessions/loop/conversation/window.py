@@ -192,12 +192,24 @@ def _newest_in(sizes: Sequence[int], room: int, most: int) -> int:
 
 
 def tokens_of_blocks(blocks: list[list[Message]], encoding: str = O200K) -> list[int]:
-    """Tokens of each block as it is sent, with FRAME more for each message."""
+    """Tokens of each block as it is sent, with FRAME more for each message, and those of its images."""
     counts = count_each(map(_text, blocks), encoding)
-    return [count + FRAME * len(block) if block else 0 for count, block in zip(counts, blocks, strict=True)]
+    return [count + sum(map(_beside, block)) if block else 0 for count, block in zip(counts, blocks, strict=True)]
+
+
+def _beside(message: Message) -> int:
+    """Return the tokens of a message beside its text."""
+    return FRAME + sum(image["tokens"] for image in message.get("images", ()))
 
 
 def _text(block: list[Message]) -> str:
-    """Return the block as JSON, without definitions of tools, which are counted as such."""
-    messages = [{**each, "items": ""} if each["role"] == TOOLS else each for each in block]
-    return json.dumps(messages, ensure_ascii=False)
+    """Return the block as JSON, without definitions of tools, which are counted as such, and without images."""
+    return json.dumps([_without_unread(each) for each in block], ensure_ascii=False)
+
+
+def _without_unread(message: Message) -> Message:
+    if message["role"] == TOOLS:
+        return {**message, "items": ""}
+    if "images" in message:
+        return {name: value for name, value in message.items() if name != "images"}
+    return message

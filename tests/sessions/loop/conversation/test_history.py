@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from capabilities.common.tokens import O200K
 from capabilities.models import LanguageModel
 from sessions.loop.conversation.history import OUTCOME_UNKNOWN, turn_messages
+from sessions.loop.conversation.message_files import MessageFiles
 from sessions.loop.conversation.next_call import conversation
 from sessions.loop.conversation.prefix import Prefix, remembered
 from sessions.loop.conversation.steps import steps_of
@@ -47,10 +48,11 @@ def answered(round: int, call_index: int, status: StepStatus = StepStatus.DONE, 
 
 
 MODEL = a_model()
+NO_FILES = MessageFiles(uuid4(), (), takes_images=False)
 
 
 def ended(status: TurnStatus = TurnStatus.DONE, answer: str = "", error_code: str = "") -> Turn:
-    return Turn(message="hello", status=status, answer=answer, error_code=error_code)
+    return Turn(seq=1, message="hello", status=status, answer=answer, error_code=error_code)
 
 
 def result(messages: list[dict[str, Any]]) -> Any:
@@ -60,7 +62,7 @@ def result(messages: list[dict[str, Any]]) -> Any:
 def test_an_answered_turn_is_told_as_it_was() -> None:
     steps = [asked(1, "a", "b", text="One moment."), answered(1, 1), answered(1, 0), asked(2, text="Done.")]
 
-    messages = turn_messages(ended(answer="Done."), steps, MODEL)
+    messages = turn_messages(ended(answer="Done."), steps, MODEL, NO_FILES)
 
     assert [(message["role"], message["content"]) for message in messages] == [
         ("user", "hello"),
@@ -87,7 +89,7 @@ def test_an_answered_turn_is_told_as_it_was() -> None:
 def test_each_call_is_told_what_became_of_it(step: Step | None, told: str) -> None:
     steps = [asked(1, "a"), *([step] if step else [])]
 
-    assert result(turn_messages(ended(answer="Well."), steps, MODEL)) == told
+    assert result(turn_messages(ended(answer="Well."), steps, MODEL, NO_FILES)) == told
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_each_call_is_told_what_became_of_it(step: Step | None, told: str) -> No
 )
 @pytest.mark.parametrize("steps", [[], [asked(1, "a")], [asked(1, "a"), answered(1, 0)]])
 def test_a_turn_without_a_last_word_of_the_model_gets_one(turn: Turn, last: str, steps: list[Step]) -> None:
-    messages = turn_messages(turn, steps, MODEL)
+    messages = turn_messages(turn, steps, MODEL, NO_FILES)
 
     assert messages[-1] == {"role": "assistant", "content": last}
     check_request(json.dumps({"messages": messages}).encode())
@@ -123,7 +125,7 @@ def test_steps_of_any_shape_give_messages_that_a_provider_takes(shapes: Any, sta
         steps.append(asked(round, *(uuid4().hex for _ in calls), text=text))
         steps += [answered(round, index, *each) for index, each in reversed(list(enumerate(calls))) if each]
 
-    messages = turn_messages(ended(TurnStatus(status), answer), steps, MODEL)
+    messages = turn_messages(ended(TurnStatus(status), answer), steps, MODEL, NO_FILES)
 
     check_request(json.dumps({"messages": messages}).encode())
     assert (messages[0]["role"], messages[-1]["role"]) == ("user", "assistant")
