@@ -12,13 +12,14 @@ from capabilities.catalogue.imports import readers
 from capabilities.catalogue.tools.recipients import writes as recipients
 from capabilities.common import dry_run as routes
 from capabilities.common import registry_version
+from capabilities.running import attachments
 from sessions.asking.approvals import queries as approvals
 from sessions.audit_targets import TARGET_PAGES
 from sessions.budgets import writes as budgets
 from sessions.doors.schedules.reminder_kind import REMINDERS
 from sessions.insight.previews import dry_run, offers, roles
 from sessions.selection import round_costs, starts
-from sessions.turns import bell
+from sessions.turns import bell, files
 from toolhub.tenants import menu, targets
 from toolhub.tenants.organisation import writes as organisation
 
@@ -31,6 +32,7 @@ def provide_all() -> None:
     kinds.further_kinds.provide({REMINDERS.name: REMINDERS})
     registry_version.announce_registry.provide(bell.announce_registry)
     readers.ring_for_import.provide(bell.ring_for_import)
+    attachments.attached_content.provide(files.attached_content)
     access.impact_of_roles.provide(roles.impact_of_roles)
     access.impact_of_revoking.provide(roles.impact_of_revoking)
     policies.impact_of_policy.provide(offers.impact_of_policy)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from capabilities.assistant.builtin._lib import workspace
+from capabilities.assistant.builtin._lib import attached, workspace
 from capabilities.assistant.builtin._lib.page_cache import keep_page, kept_page
 from capabilities.assistant.builtin._lib.passages import Passage, best_of
 from capabilities.common.confined import ConfinedError, run
@@ -101,8 +101,10 @@ def document_read(
     kind = _kind_of(path)
     if kind not in KINDS:
         raise ToolError(f"{path} is no document: it must end in {', '.join(sorted(KINDS))}. Use file_read for others.")
-    status = workspace.status_of(context.workspace, path)
-    text = _text(context, path, status.st_size, status.st_mtime_ns, context.timeout * 0.9)
+    text = _attached_text(context, path, context.timeout * 0.9)
+    if text is None:
+        status = workspace.status_of(context.workspace, path)
+        text = _text(context, path, status.st_size, status.st_mtime_ns, context.timeout * 0.9)
     parts = text["parts"]
     if first > len(parts):
         raise ToolError(f"{path} has {len(parts)} pages.")
@@ -183,7 +185,22 @@ def _text(context: ToolContext, path: str, size: int, changed: int, seconds: flo
     with workspace.open_file(context.workspace, path) as file:
         if file is None:
             raise ToolError(f"There is no {path} in the workspace.")
-        data = base64.b64encode(file.read(MAX_BYTES)).decode()
+        text = _parsed(context, path, file.read(MAX_BYTES), seconds)
+    if sum(map(len, text["parts"])) <= MAX_KEPT:
+        keep_page(context.organisation_id, asked, text, KEPT_SECONDS)
+    return text
+
+
+def _attached_text(context: ToolContext, path: str, seconds: float) -> dict[str, Any] | None:
+    """{"parts", "whole"} of a document that was attached to a message of the session; None where there is none at this
+    path. It is read anew each time: the cache belongs to the whole organisation. Raises ToolError."""
+    content = attached.content_of(context, path)
+    return None if content is None else _parsed(context, path, content, seconds)
+
+
+def _parsed(context: ToolContext, path: str, content: bytes, seconds: float) -> dict[str, Any]:
+    """{"parts", "whole"} of a document's bytes. Raises ToolError, with its path."""
+    data = base64.b64encode(content).decode()
     arguments = {"data": data, "kind": _kind_of(path), "most": MAX_TEXT, "seconds": min(4.0, seconds)}
     limits: dict[str, Any] = {"seconds": min(5.0, seconds), "wait": seconds, "stopped": context.stopped}
     try:
@@ -192,6 +209,4 @@ def _text(context: ToolContext, path: str, size: int, changed: int, seconds: flo
         raise ToolError(f"{path} could not be read: {error}") from error
     if "error" in text:
         raise ToolError(f"{path} could not be read: {text['error']}")
-    if sum(map(len, text["parts"])) <= MAX_KEPT:
-        keep_page(context.organisation_id, asked, text, KEPT_SECONDS)
     return text

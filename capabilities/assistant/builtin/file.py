@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from capabilities.assistant.builtin._lib import workspace
+from capabilities.assistant.builtin._lib import attached, workspace
 from capabilities.assistant.builtin._lib.patches import FilePatch, read_patch
 from capabilities.assistant.builtin._lib.search import line_matcher, lines_of, searched_lines, text_of
 from capabilities.common.confined import TooComplex, run_in_context
@@ -61,7 +61,7 @@ def file_read(
     limit: Annotated[int, Field(description="Lines.", ge=1, le=5_000)] = 1_000,
 ) -> dict[str, Any]:
     """Read lines of a text file in the workspace."""
-    content = workspace.read_file(context.workspace, path)
+    content = attached.read(context, path)
     text = text_of(content)
     if text is None:
         return {"path": path, "binary": True, "bytes": content.size}
@@ -205,6 +205,9 @@ def file_syntax_check(
 @tool(category="file", effect="read", human_format="Looking at {path}")
 def file_stat(context: ToolContext, path: Path) -> dict[str, Any]:
     """Tell type, size and time of change of a file or folder in the workspace."""
+    content = attached.content_of(context, path)
+    if content is not None:
+        return {"path": path, "type": "file", "bytes": len(content)}
     status = workspace.status_of(context.workspace, path)
     modified = datetime.fromtimestamp(status.st_mtime, tz=context.now().tzinfo)
     row: dict[str, Any] = {"path": path, "type": workspace.kind_of(status)}
@@ -214,7 +217,7 @@ def file_stat(context: ToolContext, path: Path) -> dict[str, Any]:
 
 
 def _whole_text(context: ToolContext, path: str) -> str:
-    content = workspace.read_file(context.workspace, path)
+    content = attached.read(context, path)
     text = text_of(content)
     if text is None:
         raise ToolError(f"{path} is no UTF-8 text.")
