@@ -3,6 +3,7 @@ messages that are written anew."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser import EMAIL, LOCAL, complaints, service, sign_in
+from tests.pictures import png
 from tests.scripted_openai import Say, ScriptedOpenAI, call
 from tests.test_agents_tool_browser import ask
 from tests.test_doors_browser import profile
@@ -18,7 +20,7 @@ from tests.test_streaming import picture, rest
 from tests.test_up import Up
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, FilePayload, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -49,7 +51,7 @@ def provider() -> Iterator[ScriptedOpenAI]:
 def up(tmp_path_factory: pytest.TempPathFactory, empty_database: Path | None, provider: ScriptedOpenAI) -> Iterator[Up]:
     with service(tmp_path_factory.mktemp("chat"), empty_database, TOOLHUB_PRIVATE_HOSTS=LOCAL) as running:
         rest(running, "providers", {"slug": "scripted", "name": "Scripted", "base_url": provider.url})
-        rest(running, "models", {"provider": "scripted", "name": "scripted", "dialect": "chat"})
+        rest(running, "models", {"provider": "scripted", "name": "scripted", "dialect": "chat", "takes_images": True})
         changed = {"provider": "scripted", "model": "scripted", "routing_mode": "off", "tools": ["calculator"]}
         rest(running, "agents/everyday", changed, method="PATCH")
         yield running
@@ -229,3 +231,85 @@ def test_a_conversation_is_downloaded_from_its_head(page: Page, provider: Script
     assert ("What is red?" in text, "A rose." in text) == (True, True)
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
     assert heard == []
+
+
+PASTE = """([base64, name]) => {
+  const bytes = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], name, { type: "image/png" }));
+  const field = document.querySelector("#composer textarea");
+  const paste = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
+  const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+  field.dispatchEvent(name.startsWith("pasted") ? paste : drop);
+}"""
+
+
+def choose(page: Page, *files: tuple[str, bytes]) -> None:
+    chosen: list[FilePayload] = [{"name": name, "mimeType": "", "buffer": content} for name, content in files]
+    page.locator("#id_files").set_input_files(chosen)
+
+
+def test_files_are_chosen_pasted_dropped_removed_and_sent(page: Page, provider: ScriptedOpenAI) -> None:
+    heard = complaints(page)
+    chips = page.locator("#chosen-files > li")
+    page.get_by_role("textbox", name="Message").fill("Which colour?")
+    choose(page, ("red.png", png(60, 40)), ("notes.md", b"# Red"))
+    page.evaluate(PASTE, [b64encode(png(8, 8)).decode(), "pasted.png"])
+    page.evaluate(PASTE, [b64encode(png(9, 9)).decode(), "dropped.png"])
+    names = ("red.png", "notes.md", "pasted.png", "dropped.png")
+    assert [text.partition(",")[0] for text in chips.all_inner_texts()] == [*names]
+    page.get_by_role("button", name="Remove pasted.png").click()
+    assert chips.count() == 3
+    picture(page, "chat-files-chosen")
+
+    turn = ask(page, provider, "Which colour?", Say("Red."))
+
+    assert chips.count() == 0
+    links = turn.locator(".said-files a[download]")
+    assert links.all_inner_texts() == ["red.png", "notes.md", "dropped.png"]
+    shown = turn.get_by_role("img", name="red.png")
+    assert shown.evaluate("each => each.decode().then(() => each.naturalWidth)") == 60
+    (content,) = [each["content"] for each in provider.requests[-1]["messages"] if each["role"] == "user"]
+    assert [part["type"] for part in content] == ["text", "image_url", "image_url"]
+    page.reload()
+    assert links.count() == 3
+    picture(page, "chat-files-sent")
+    page.evaluate("document.documentElement.dataset.bsTheme = 'dark'")
+    picture(page, "chat-files-sent-dark")
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    assert heard == []
+
+
+def test_a_refused_file_stays_with_its_draft_until_it_is_removed(page: Page, provider: ScriptedOpenAI) -> None:
+    field, error = page.get_by_role("textbox", name="Message"), page.locator("#files-error")
+    field.fill("Look at this")
+    choose(page, ("red.png", png(4, 4)), ("a.svg", b"<svg/>"))
+    field.press("Enter")
+    error.get_by_text("not taken").wait_for()
+    assert field.input_value() == "Look at this"
+    picture(page, "chat-file-refused")
+    # What is too large never leaves the browser.
+    choose(page, ("large.txt", b"a" * 3_000_001))
+    error.get_by_text("at most").wait_for()
+    page.get_by_role("button", name="Remove a.svg").click()
+    assert not error.is_visible()
+
+    turn = ask(page, provider, "Look at this", Say("Seen."))
+
+    assert turn.locator(".said-files a[download]").all_inner_texts() == ["red.png"]
+
+
+def test_an_edited_message_offers_the_files_it_had(page: Page, provider: ScriptedOpenAI) -> None:
+    choose(page, ("red.png", png(4, 4)), ("a.txt", b"a"))
+    turn = ask(page, provider, "Look", Say("Red."))
+    ended(page)
+    turn.get_by_role("link", name="Edit the message").click()
+    picture(page, "chat-files-edit")
+    page.get_by_label("a.txt").uncheck()
+    provider.enqueue(Say("Still red."))
+
+    page.get_by_role("textbox", name="Message").press("Enter")
+
+    page.get_by_text("Still red.").wait_for(timeout=TURN_MS)
+    last = page.locator("article.turn").filter(has_text="Still red.")
+    assert last.locator(".said-files a[download]").all_inner_texts() == ["red.png"]

@@ -315,7 +315,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 @register.filter
 def turn_notices(turn: Turn) -> list[str]:
-    """Return what the turn's selection had to leave out, and which hooks failed, by its events: one sentence each."""
+    """Return what was left out of the turn's requests, and which hooks failed, by its events: one sentence each."""
     dropped = getattr(turn, "loads_dropped", None)
     loads = dropped.get("loads") if isinstance(dropped, dict) else None
     lines = [dropped_text(each) for each in loads or ()]
@@ -331,6 +331,9 @@ def turn_notices(turn: Turn) -> list[str]:
             continue
         if isinstance(payload, dict) and payload.get("because") in reasons:
             lines.append(f"{notice.begins}: {reasons[payload['because']]}.")
+    unseen = getattr(turn, "images_not_sent", None)
+    if isinstance(unseen, dict):
+        lines.append(f"The model {unseen.get('model')} takes no images: it reads their names alone.")
     return lines + _hook_lines(turn, "hook_warning")
 
 

@@ -76,6 +76,8 @@ class ClientAsks:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     is_stored: bool = True
     call: Mapping[str, Any] | None = None
+    #: Files of the earlier messages: their `files` are places behind those of the turn's own message.
+    files: Sequence[ResultFile] = ()
 
     def row(self, turn: Turn) -> ClientRequest:
         """Return the row that is stored beside the turn."""
@@ -243,10 +245,11 @@ def _insert(turn: Turn, asks: ClientAsks | None, branch: Branch | None, files: S
         check_room(budgets_of(turn.organisation_id, version), charged, now)
     turn.seq = last + 1
     turn.passed_over = branch.passed_over(last) if branch else passed_over or []
-    if files and not attached_files.has_room(files):
+    stored = [*files, *asks.files] if asks else files
+    if stored and not attached_files.has_room(stored):
         raise Conflict("no_room_for_files", attached_files.NO_ROOM.format(most=attached_files.MAX_OF_ORGANISATION))
     insert_turn(turn)
-    attached_files.store(turn, files)
+    attached_files.store(turn, stored)
     if asks is not None:
         _REQUEST.add(asks.row(turn))
     if not _WRITTEN_TO.rows(session=session.pk, title=session.title or title_of(turn.message)):

@@ -111,7 +111,7 @@ class TurnIn(serializers.Serializer[Any]):
     files = TurnFileIn(
         many=True,
         required=False,
-        max_length=MOST_ATTACHED,
+        max_length=MOST_ATTACHED,  # type: ignore[call-arg] # many=True makes a list of it
         help_text=f"Files that go with the message: {MAX_ATTACHED:,} bytes at most, all together. Taken are {TAKEN}. "
         "What they are is told by their bytes.",
     )

@@ -72,9 +72,10 @@ def sent_with(asked: ClientRequest, shown: ShownLimits = ON_PAGE) -> Sent:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Return the words of a message, and the calls that it makes, each in a line."""
+    """Return the words of a message, how many images it has, and the calls that it makes, each in a line."""
     calls = [f"{call['name']} {call['arguments']}" for call in map(_call, message.get("tool_calls", ()))]
-    return "\n".join(part for part in [str(message.get("content") or ""), *calls] if part)
+    images = [f"[images: {len(message['files'])}]"] if message.get("files") else []
+    return "\n".join(part for part in [str(message.get("content") or ""), *images, *calls] if part)
 
 
 def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,16 +7,17 @@ others are only ever downloaded, and never run as a page of this service.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.http import Http404, HttpResponse
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from capabilities.contract.attachments import IMAGE_STARTS, WEBP, shown_type
 from sessions.access import visible_to
-from sessions.models import StepFile, StepKind, Turn
+from sessions.models import ATTACHED, ChatSession, StepFile, StepKind, Turn
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Membership
 from toolhub.tenants.pages import signed_in
@@ -38,6 +39,12 @@ def files_seen_by(member: Membership) -> QuerySet[StepFile]:
     return StepFile.objects.filter(visible_to(member, "turn__session__")).defer("content")
 
 
+def attached_to(session: ChatSession, turn_id: UUID) -> list[StepFile]:
+    """Return the files of the message of one turn of the session, without their content. One query."""
+    files = StepFile.objects.filter(ATTACHED, turn__session=session, turn=turn_id, place__lt=F("turn__attached"))
+    return list(files.defer("content").order_by("place"))
+
+
 def file_or_404(member: Membership, file_id: UUID) -> StepFile:
     """One file with what is in it; somebody else's looks like a missing one. One query."""
     files = StepFile.objects.filter(visible_to(member, "turn__session__"), public_id=file_id)
@@ -54,7 +61,9 @@ def share_files(turns: Iterable[Turn]) -> None:
         return
     steps = {step.pk: step for turn in by_key.values() for step in turn.steps.all() if step.kind == StepKind.TOOL}
     for file in StepFile.objects.filter(turn__in=by_key).defer("content").order_by("step", "place"):
-        holder = by_key[file.turn_id] if file.step_id is None else steps.get(file.step_id)
+        holder: Any = steps.get(file.step_id) if file.step_id else by_key[file.turn_id]
+        if not file.step_id and file.place >= holder.attached:  # of a message that a client sent in front of the turn's
+            continue
         if holder is not None:
             vars(file)["is_shown"] = is_shown(file)
             vars(holder).setdefault("shown_files", []).append(file)

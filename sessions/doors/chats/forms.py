@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.template.defaultfilters import filesizeformat
 
+from capabilities.contract.attachments import MAX_ATTACHED, MOST_ATTACHED, TEXTS
 from capabilities.models import Agent
 from sessions.doors.chats.queries import MAX_SEARCH, agents_to_talk_to
+from sessions.models import StepFile
 from sessions.turns.accepting import MAX_MESSAGE
 from toolhub.tenants.list_address import ListAddress
 from toolhub.tenants.models import Membership
@@ -24,6 +27,9 @@ class WhoseAddress(ListAddress):
     def everyone(self) -> bool:
         return self.filters["whose"] == "all"
 
+
+#: Kinds of files that a browser offers to choose from; which are taken, the bytes say.
+ACCEPTED = ",".join(("image/png", "image/jpeg", "image/gif", "image/webp", ".pdf", *(f".{each}" for each in TEXTS)))
 
 #: Which sessions a list shows, by who opened them.
 CLIENTS = [("", "Conversations"), ("openai", "Clients of OpenAI’s API"), ("mcp", "MCP clients")]
@@ -66,8 +72,15 @@ class SessionForm(forms.Form):
     )
 
 
+class FilesInput(forms.FileInput):
+    """Input of several files."""
+
+    allow_multiple_selected = True
+
+
 class MessageForm(forms.Form):
-    """Message of the member, and the agent that gets it. `key` tells a second click from a second message."""
+    """Message of the member with its files, and the agent that gets it. `key` tells a second click from a second
+    message."""
 
     message = forms.CharField(
         max_length=MAX_MESSAGE,
@@ -85,6 +98,19 @@ class MessageForm(forms.Form):
         error_messages={"invalid_choice": "There is no such agent, or it is switched off."},
         widget=forms.Select(attrs={"aria-label": "Agent"}),
     )
+    #: The new files are those of the request: `attached`. A field of Django's has one.
+    files_sent = forms.Field(
+        required=False,
+        widget=FilesInput(
+            attrs={"id": "id_files", "accept": ACCEPTED, "data-most": MAX_ATTACHED, "aria-label": "Attach files"}
+        ),
+    )
+    #: Files of the message whose place this one takes, that go with it again.
+    again = forms.MultipleChoiceField(
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"invalid_choice": "One of these files is not there any more."},
+    )
     #: Value of the button "Quick question".
     without_tools = forms.BooleanField(required=False)
     #: The turn whose place the message takes, or the one behind which it goes on, by its key.
@@ -93,14 +119,31 @@ class MessageForm(forms.Form):
     key = forms.UUIDField(required=False, widget=forms.HiddenInput(attrs={"id": False}))
 
     def __init__(
-        self, *args: Any, member: Membership, agents: Sequence[tuple[str, str]] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        member: Membership,
+        agents: Sequence[tuple[str, str]] | None = None,
+        before: Sequence[StepFile] = (),
+        **kwargs: Any,
     ) -> None:
-        """`agents`: those to choose from, as (slug, name), where they are read already."""
+        """`agents`: those to choose from, as (slug, name), where they are read already; `before`: the files of the
+        message whose place this one takes."""
         super().__init__(*args, **kwargs)
         field: Any = self.fields["agent"]
         field.queryset = agents_to_talk_to(member)
         field.choices = agents or [(agent.slug, str(agent)) for agent in field.queryset]
         self.initial.setdefault("key", uuid.uuid4())
+        again: Any = self.fields["again"]
+        again.choices = [(str(each.public_id), f"{each.name}, {filesizeformat(each.size)}") for each in before]
+        self.initial.setdefault("again", [value for value, _ in again.choices])
+
+    def attached(self) -> list[tuple[str, bytes]]:
+        """Return the new files, as (name, content), one more than are taken at most."""
+        sent = self.files.getlist("files_sent") if self.files else []
+        return [(each.name or "", each.read()) for each in sent[: MOST_ATTACHED + 1]]
+
+    def again_ids(self) -> list[uuid.UUID]:
+        return [uuid.UUID(each) for each in self.cleaned_data["again"]]
 
     def clean_message(self) -> str:
         message: str = self.cleaned_data["message"].replace("\r\n", "\n").strip("\n")

@@ -137,6 +137,7 @@ def shown_turns() -> QuerySet[Turn]:
             search_unavailable=Subquery(_last_event("search_unavailable")),
             model_forced=Subquery(_last_event("model_forced")),
             prompt_patched=Subquery(_last_event("prompt_patched")),
+            images_not_sent=Subquery(_last_event("images_not_sent")),
             hook_warning=Subquery(_last_event("hook_warning")),
             budget_warning=Subquery(_last_event("budget_warning")),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,11 +18,13 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from django_htmx.http import HttpResponseClientRedirect
 
 from capabilities.choosing.pipeline.permissions import may_use_nothing
+from capabilities.contract.attachments import NotTaken
 from capabilities.models import Agent
 from sessions.access import may_delete, may_write, rights_in, session_or_404
 from sessions.asking.approvals.cards import show_cards
 from sessions.doors.chats.client_requests import sent_with
 from sessions.doors.chats.exports import FORMATS, MOST_TURNS, export
+from sessions.doors.chats.files import attached_to, share_files
 from sessions.doors.chats.forms import CLIENTS, MessageForm, NewSessionForm, SessionForm, SessionsAddress
 from sessions.doors.chats.live import watch_turn
 from sessions.doors.chats.queries import (
@@ -41,13 +44,14 @@ from sessions.doors.chats.queries import (
 )
 from sessions.doors.chats.stream_limits import TRY_AGAIN, TooManyStreams, event_stream
 from sessions.doors.chats.writes import change_session, delete_session, open_session
-from sessions.models import ChatSession, Schedule, Turn
+from sessions.models import ChatSession, Schedule, StepFile, Turn
 from sessions.selection.examples import examples_for
 from sessions.selection.loading.loadable import LoadTarget
 from sessions.selection.loading.panel import panel_of
 from sessions.selection.loading.queries import around, load_for, sentence_of
 from sessions.turns import accepting, ledger
 from sessions.turns.accepting import Branch
+from sessions.turns.files import attachable
 from toolhub.tenants.access import MemberRequest, member_or_404
 from toolhub.tenants.models import Access, Membership, Right
 from toolhub.tenants.pages import signed_in
@@ -122,7 +126,7 @@ def _session_page(
             "client_token": client_token(session),
             "removed_at": session.active_at + timedelta(days=settings.TOOLHUB_THROWAWAY_DAYS),
             "may_use_nothing": session.membership_id == member.pk and may_use_nothing(member),
-            "form": form or MessageForm(member=member, initial=_initial(speaks, branch), agents=beside.agents),
+            "form": form or _message_form(member, session, speaks, branch, beside.agents),
         }
         | rights_in(member, session)
         | _notices(session)
@@ -137,6 +141,15 @@ def _branch(request: MemberRequest, session: ChatSession) -> Branch | None:
     except ValueError:
         raise Http404("No such turn.") from None
     return branch_at(session, **places)
+
+
+def _message_form(
+    member: Membership, session: ChatSession, speaks: Agent, branch: Branch | None, agents: Sequence[tuple[str, str]]
+) -> MessageForm:
+    """Return the form of a message to be written. One query where it takes the place of one with files."""
+    replaces = branch is not None and not branch.is_behind and branch.turn.attached
+    before = attached_to(session, branch.turn.pk) if branch is not None and replaces else ()
+    return MessageForm(member=member, initial=_initial(speaks, branch), agents=agents, before=before)
 
 
 def _initial(agent: Agent, branch: Branch | None) -> dict[str, Any]:
@@ -250,8 +263,13 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     session = session_or_404(member, session_id)
     if not may_write(member, session):
         raise PermissionDenied("Only its member writes into a session: its turns act with that member's rights.")
-    form = MessageForm(request.POST, member=member)
+    form = MessageForm(request.POST, request.FILES, member=member, before=_files_before(request, session))
     if not form.is_valid():
+        return _refused_message(request, member, session, form)
+    try:
+        files = attachable(session, form.attached(), form.again_ids())
+    except NotTaken as refused:
+        form.add_error("files_sent", str(refused))
         return _refused_message(request, member, session, form)
     branch = branch_at(session, **{name: form.cleaned_data[name] for name in ("replaces", "follows")})
     try:
@@ -263,9 +281,10 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
             idempotency_key=form.idempotency_key(),
             without_tools=form.cleaned_data["without_tools"],
             branch=branch,
+            files=files,
         )
     except ledger.Conflict as error:
-        form.add_error("message", str(error))
+        form.add_error("files_sent" if error.code == "no_room_for_files" else "message", str(error))
         return _refused_message(request, member, session, form)
     address = f"{reverse('session_detail', args=[org, session.pk])}#turn-{accepted.turn.pk}"
     if not request.htmx:
@@ -273,12 +292,24 @@ def turn_create(request: MemberRequest, org: str, session_id: UUID) -> HttpRespo
     if branch:  # other turns of the page look otherwise now
         return HttpResponseClientRedirect(address)
     session.refresh_from_db(fields=["title"])
+    turns = shown_turns().filter(pk=accepted.turn.pk) if accepted.created else []
+    share_files(turns)
     context = {
         "session": session,
-        "turn": shown_turns().get(pk=accepted.turn.pk) if accepted.created else None,
+        "turn": next(iter(turns), None),
         "form": MessageForm(member=member, initial={"agent": accepted.turn.agent.slug}),
     } | rights_in(member, session)
     return render(request, "sessions/doors/chats/_message_taken.html", context)
+
+
+def _files_before(request: MemberRequest, session: ChatSession) -> Sequence[StepFile]:
+    """Return the files of the message whose place a new one takes, where it takes some over. One query then."""
+    if not request.POST.getlist("again"):
+        return ()
+    try:
+        return attached_to(session, UUID(request.POST.get("replaces", "")))
+    except ValueError:
+        return ()
 
 
 def _refused_message(

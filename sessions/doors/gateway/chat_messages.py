@@ -25,6 +25,7 @@ from sessions.doors.gateway.conversations import (
     tool_of,
 )
 from sessions.doors.gateway.errors import Invalid
+from sessions.doors.gateway.images import user_message
 from sessions.loop.clients.replies import CALL_ID, Call
 from sessions.loop.tools.execution import stored_call
 
@@ -79,6 +80,8 @@ def _messages(value: Any) -> tuple[list[Message], str]:
 
 
 def _message(role: str, each: Json, param: str) -> Message:
+    if role == "user":
+        return user_message(each.get("content"), f"{param}.content", PARTS)
     message: Message = {"role": role, "content": plain_text(each.get("content"), f"{param}.content", PARTS)}
     if role == "tool":
         return {"role": role, "tool_call_id": call_id_of(each.get("tool_call_id"), f"{param}.tool_call_id"), **message}

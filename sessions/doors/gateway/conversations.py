@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -31,7 +31,7 @@ class GatewayRequest:
     """A request in the words of the house.
 
     `messages` are neutral, as `sessions/loop/conversation/history.py` makes them, without the system's; the last one is
-    of the user, or a tool's result.
+    of the user, or a tool's result. Those of the user have the bytes of their images as `sent_images`.
     """
 
     agent: str
@@ -44,6 +44,11 @@ class GatewayRequest:
     is_stored: bool = True
     #: The turn that it goes on from, where the client names it.
     follows: UUID | None = None
+
+    @property
+    def images(self) -> list[bytes]:
+        """Images of the user behind the last reply of the assistant."""
+        return images_in(message for message in self._tail if message["role"] == "user")
 
     @property
     def results(self) -> Sequence[Message]:
@@ -63,6 +68,11 @@ class GatewayRequest:
     @property
     def has_results(self) -> bool:
         return any(message["role"] == "tool" for message in self.messages)
+
+
+def images_in(messages: Iterable[Message]) -> list[bytes]:
+    """Return the bytes of the images of these messages, in their order."""
+    return [content for message in messages for content in message.get("sent_images", ())]
 
 
 # -- Checks of single values -------------------------------------------------------------------------------------------
@@ -123,8 +133,8 @@ def plain_text(content: Any, param: str, kinds: Sequence[str], *, most: int = MA
         kind = object_of(part, f"{param}.{place}").get("type")
         if kind not in kinds:
             raise Invalid(
-                f"A part of the type {str(kind)[:40]!r} cannot be taken: agents here read text alone, no images, audio "
-                "or files.",
+                f"A part of the type {str(kind)[:40]!r} cannot be taken here, but text, and images in messages of the "
+                "user: no audio or files.",
                 f"{param}.{place}",
                 "unsupported_content",
             )

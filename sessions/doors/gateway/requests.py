@@ -21,9 +21,10 @@ from sessions.doors.chats.queries import agents_to_talk_to
 from sessions.doors.chats.writes import open_session
 from sessions.doors.gateway.asked_people import tells_to_wait
 from sessions.doors.gateway.call_ids import CallId, read_id
-from sessions.doors.gateway.conversations import GatewayRequest, Message, text_of
+from sessions.doors.gateway.conversations import GatewayRequest, Message, images_in, text_of
 from sessions.doors.gateway.errors import Invalid
 from sessions.doors.gateway.following import BETWEEN, MAX_ROUNDS
+from sessions.doors.gateway.images import as_files, stored
 from sessions.models import (
     OPEN_STATUSES,
     ChatSession,
@@ -106,13 +107,17 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
         return Accepted(known, created=False)
     with transaction.atomic():
         earlier: Sequence[Message] | None = None
+        images = wanted.images
         if wanted.follows is not None:
             session, message = _followed(caller, wanted.follows, wanted, agent)
         elif (answered := _answered(caller, wanted, agent)) is not None:
             session, message = answered, text_of(wanted.message, "messages", most=accepting.MAX_MESSAGE)
         else:
             session, message = _session(caller, agent), _last_message(wanted)
+            images = images_in(wanted.messages[-1:])
             earlier = None if _stands_in(session, wanted) else _in_front(wanted)
+        earlier, images_before = (None, []) if earlier is None else stored(earlier, images)
+        files = as_files([*images, *images_before], "messages")
         if wanted.has_results and not session.is_untrusted:
             ChatSession.objects.filter(pk=session.pk).update(is_untrusted=True)
         asks = ClientAsks(
@@ -124,6 +129,7 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
             tools=wanted.tools,
             parameters=wanted.parameters,
             is_stored=wanted.is_stored,
+            files=files[len(images) :],
         )
         accepted = accepting.accept(
             session,
@@ -132,6 +138,7 @@ def take(caller: Caller, wanted: GatewayRequest) -> Accepted:
             agent=agent,
             idempotency_key=caller.idempotency_key,
             asks=asks,
+            files=files[: len(images)],
         )
         if not accepted.created:  # the same request came a moment before: what was made for this one goes
             transaction.set_rollback(True)

@@ -26,6 +26,7 @@ from sessions.doors.gateway.conversations import (
     tool_of,
 )
 from sessions.doors.gateway.errors import Invalid
+from sessions.doors.gateway.images import user_message
 
 PARTS = ("input_text", "output_text", "text", "refusal")
 ROLES = ("system", "developer", "user", "assistant")
@@ -112,15 +113,19 @@ def _messages(value: Any) -> tuple[list[Message], str]:
 
 
 def _add_message(found: list[Message], system: list[str], item: Json, param: str) -> None:
-    role, text = item.get("role"), plain_text(item.get("content"), f"{param}.content", PARTS)
+    role = item.get("role")
     if role not in ROLES:
         raise Invalid(f"The role must be one of {', '.join(ROLES)}.", f"{param}.role")
+    if role == "user":
+        found.append(user_message(item.get("content"), f"{param}.content", PARTS))
+        return
+    text = plain_text(item.get("content"), f"{param}.content", PARTS)
     if role in ("system", "developer"):
         system.append(text)
     elif role == "assistant" and found and found[-1]["role"] == "assistant" and "tool_calls" not in found[-1]:
         found[-1]["content"] = "\n\n".join(filter(None, (found[-1]["content"], text)))
     else:
-        found.append({"role": role, "content": text or None if role == "assistant" else text})
+        found.append({"role": role, "content": text or None})
 
 
 def _tools(value: Any) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ class MessageFiles:
         self._images = self._read_images(session_id) if takes_images else {}
 
     def _read_images(self, session_id: UUID) -> dict[tuple[int, int], dict[str, Any]]:
-        chosen, room = [], MOST_BYTES
+        chosen: list[tuple[int, int]] = []
+        room = MOST_BYTES
         for seq, place in sorted(self._files, reverse=True):
             file = self._files[seq, place]
             if file.is_image and len(chosen) < MOST_IMAGES:
@@ -51,6 +52,10 @@ class MessageFiles:
         message: Message = {"role": "user", "content": f"{text}\n\n{lines}"}
         images = [self._images[key] for key in found if key in self._images]
         return {**message, "images": images} if images else message
+
+    def have_images(self, seq: int, places: Iterable[int]) -> bool:
+        """Return whether one of the files of these places, of the turn of this number, is an image."""
+        return any((seq, place) in self._files and self._files[seq, place].is_image for place in places)
 
     def _note(self, key: tuple[int, int]) -> str:
         """Return why the model does not see an image; empty where it does, and for other files."""

@@ -199,7 +199,8 @@ def tokens_of_blocks(blocks: list[list[Message]], encoding: str = O200K) -> list
 
 def _beside(message: Message) -> int:
     """Return the tokens of a message beside its text."""
-    return FRAME + sum(image["tokens"] for image in message.get("images", ()))
+    images: Sequence[Message] = message.get("images", ())
+    return FRAME + sum(int(image["tokens"]) for image in images)
 
 
 def _text(block: list[Message]) -> str:

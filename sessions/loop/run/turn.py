@@ -235,6 +235,7 @@ def _ask_model(turn: RunningTurn, carried: Carried) -> ReplyRecord:
     was_cut = bool(steps.replies) and is_cut_short(steps.replies[-1])
     admitted = reserve_call(turn, counted, with_whole_answer=was_cut)
     _note_cut(turn, talk)
+    _note_unseen(turn)
     is_first = not steps.calls
     reply = _call_model(turn, carried, talk, admitted, is_first=is_first)
     if not admitted.is_capped or reply.finish_reason != LENGTH:
@@ -331,6 +332,17 @@ def _note_cut(turn: RunningTurn, talk: Conversation) -> None:
     known = TurnEvent.objects.filter(turn=turn.row, type="history_cut").order_by("-number")
     if known.values_list("payload", flat=True).first() != cut:
         ledger.write_event(turn.claim, "history_cut", cut)
+
+
+def _note_unseen(turn: RunningTurn) -> None:
+    """Write an event, once for each model, where the message has images and the model takes none. One query for a turn
+    with files, else none."""
+    row, model = turn.row, turn.model
+    if not row.attached or model.takes_images or not turn.past.files.have_images(row.seq, range(row.attached)):
+        return
+    known = TurnEvent.objects.filter(turn=row, type="images_not_sent", payload__model=model.name)
+    if not known.exists():
+        ledger.write_event(turn.claim, "images_not_sent", {"model": model.name})
 
 
 # -- Ends -------------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from capabilities.contract.results import ResultFile
-from capabilities.models import LanguageModel
+from capabilities.models import Agent, LanguageModel
 from sessions.loop.clients.fitting import fitted
 from sessions.loop.conversation import message_files
 from sessions.loop.conversation.history import Past
 from sessions.loop.conversation.window import FRAME, tokens_of_blocks
 from sessions.models import ChatSession, Turn, TurnStatus
 from sessions.turns import accepting
+from sessions.turns.fencing import Conflict
 from sessions.turns.files import attachable
 from tests.pictures import png
 from tests.scripted_openai import Say, ScriptedOpenAI, call
@@ -160,9 +161,9 @@ def test_files_of_another_session_are_never_read(session: ChatSession) -> None:
 
 def test_a_message_that_was_refused_leaves_no_file(session: ChatSession) -> None:
     with organisation_scope(session.organisation_id):
-        accepting.Agent.objects.update(is_enabled=False)
+        Agent.objects.update(is_enabled=False)
         session.agent.refresh_from_db()
-        with pytest.raises(accepting.Conflict):
+        with pytest.raises(Conflict):
             accepting.accept(
                 session, "look", member=session.membership, files=[ResultFile("a.png", "image/png", PICTURE)]
             )
