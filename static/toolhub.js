@@ -386,18 +386,4 @@
   document.addEventListener("formdata", (event) => {
     for (const field of $$("[data-short-name-of]", event.target)) if (isMade(field)) event.formData.set(field.name, "");
   });
-
-  // A form of many switches sends only those that were changed, and counts them. A switch's name ends with what it was.
-  const isChanged = (select) => select.name.split(":")[3] !== select.value;
-  document.addEventListener("formdata", (event) => {
-    if (!event.target.matches("form[data-changes]")) return;
-    for (const select of $$("td > select", event.target)) if (!isChanged(select)) event.formData.delete(select.name);
-  });
-  document.addEventListener("change", (event) => {
-    const form = event.target.closest("form[data-changes]");
-    if (!form || !event.target.matches("td > select")) return;
-    event.target.parentElement.classList.toggle("is-changed", isChanged(event.target));
-    const changed = $$("td > select", form).filter(isChanged).length;
-    $("[data-change-count]", form).textContent = changed + $$("input[name$=':*']", form).length;
-  });
 })();

@@ -477,6 +477,12 @@ def _rules_of_some_roles(dice: Dice, actor: Membership) -> None:
     roles.set_rules_of_roles(rules, actor=actor, stamp=roles.stamp_of(chosen))
 
 
+def _rule_of_a_role(dice: Dice, actor: Membership) -> None:
+    role, [rule, *_] = dice.row(Role), [*dice.rules(), roles.Rule("allow", category=dice.row(Category).name)]
+    stored = {(each.category, each.tool): each.effect for each in roles.rules_of(role)}
+    roles.set_role_rule(role, rule, was=stored.get((rule.category, rule.tool), ""), actor=actor)
+
+
 def _add_listed_model(dice: Dice, actor: Membership) -> None:
     """Of a list that was read before."""
     provider, name = dice.row(Provider), dice.name()
@@ -792,6 +798,7 @@ TABLE: dict[str, Write] = {
     "capabilities.access.roles.writes.set_role_rules": lambda d, a: roles.set_role_rules(
         d.row(Role), d.rules(), actor=a
     ),
+    "capabilities.access.roles.writes.set_role_rule": _rule_of_a_role,
     "capabilities.access.roles.writes.set_rules_of_roles": _rules_of_some_roles,
     "capabilities.access.roles.writes.delete_role": lambda d, a: roles.delete_role(d.row(Role), actor=a),
     "capabilities.access.roles.writes.assign_role": lambda d, a: roles.assign_role(d.row(Role), [d.member()], actor=a),

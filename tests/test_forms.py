@@ -296,8 +296,10 @@ FORMS: dict[str, Form] = {
     "POST role_create find": Form({"member_q": "alice"}, "Alice", writes=False),
     "POST role_detail find": Form({"member_q": "alice"}, "Alice", writes=False),
     "GET role_matrix": Form({"q": "word"}, "word"),
-    "POST role_matrix": Form({"{listed}:c:{category}:": "allow"}, "What will change", writes=False),
-    "POST role_matrix preview": Form({"{listed}:c:{category}:": "allow"}, "What will change", writes=False),
+    "POST role_matrix": Form({"collect": True, "{listed}:c:{category}:": "allow"}, "What will change", writes=False),
+    "POST role_matrix preview": Form(
+        {"collect": True, "{listed}:c:{category}:": "allow"}, "What will change", writes=False
+    ),
     "GET member_tools": Form({"q": "nothing-of-that-name"}, "No tool matches"),
     "GET grant_list": Form({"q": "word"}, "word"),
     "POST grant_create": Form(
@@ -834,6 +836,9 @@ def put(element: Locator, value: str | bool | list[str], walk: Walk) -> None:
         element.first.set_checked(value)
     elif kind.startswith("select"):
         element.first.select_option([fill_in(each, walk) for each in ([value] if isinstance(value, str) else value)])
+    elif kind == "button":  # a cell of the matrix, which takes the value that it has
+        assert element.first.get_attribute("value") == value
+        element.first.click()
     elif kind == "radio":
         element.and_(element.page.locator(f"[value='{fill_in(str(value), walk)}']")).check()
     else:

@@ -20,25 +20,26 @@ from capabilities.common.refused import ChangeRefused, not_there
 from capabilities.models import Category, Effect, Role, RoleMode, RoleRule, Tool
 from toolhub.tenants.models import Reach
 
-ROLES_AT_ONCE = 6
-#: Tools of one category that are shown at once, and tools of all categories that one page opens by itself, or finds.
+ROLES_AT_ONCE = 12
+#: Tools of one category that are shown at once, and of all that a page opens or finds; fewer where many roles are
+#: columns, by the number of cells.
 TOOLS_OF_CATEGORY = 100
 TOOLS_A_PAGE = 125
-TOOLS_FOUND = 100
+CELLS_A_PAGE = 750
 #: The best ones of those that the words find, which are looked for.
 TOOLS_SEARCHED = 1_000
 CATEGORIES_A_PAGE = 50
 
 KINDS = {"c": "category", "t": "tool"}
-#: Words of a cell, for a category and for a tool.
-WORDS = {"c": {"allow": "all", "deny": "none", "": "not listed"}, "t": {"allow": "on", "deny": "off"}}
-
-SELECTED = SafeString(" selected")
-CHANGED = SafeString(' class="is-changed"')
-DIFFERS = SafeString(' <b class="differs" title="differs from its category">·</b>')
+#: Texts of a cell for screen readers; static/matrix.js has them too.
+WORDS = {Effect.ALLOW: "allowed", Effect.DENY: "denied", "": "not listed"}
+#: A press of a cell sets the next effect.
+NEXT = {"": Effect.ALLOW, Effect.ALLOW: Effect.DENY, Effect.DENY: ""}
 
 #: Role, kind and name of a cell.
 CellKey = tuple[str, str, str]
+#: Effect on every tool of a role whose rules do not count.
+FIXED = {RoleMode.ALL: Effect.ALLOW, RoleMode.NONE: Effect.DENY}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Asked:
     #: A tool: those of its category behind it. A category: the page behind it.
     after: str = ""
     behind: str = ""
+    #: Only tools that not all shown roles treat alike.
+    differ: bool = False
 
     @property
     def is_all_open(self) -> bool:
@@ -80,33 +83,41 @@ class Cell:
         return self.key[1] == "t" and bool(self.effect) and (self.effect == Effect.ALLOW) != self.inherits
 
     @property
-    def blank_label(self) -> str:
-        """Word of a cell without a rule of its own; that of a tool, on or off as its category, stands in brackets."""
-        return WORDS["c"][""] if self.key[1] == "c" else "(on)" if self.inherits else "(off)"
+    def shape(self) -> str:
+        """Class of the dot: allowed, denied, not listed and on by its category, or not listed."""
+        return self.effect[:1] or ("i" if self.inherits else "n")
+
+    @property
+    def label(self) -> str:
+        """Text for screen readers."""
+        if self.fixed:
+            return WORDS[self.fixed]
+        word = WORDS[self.effect]
+        if self.key[1] == "t" and not self.effect:
+            return f"{word}, {'on' if self.inherits else 'off'}"
+        return f"{word}, differs from its category" if self.differs else word
 
     def html(self) -> SafeString:
         """One table cell, short: a page has a thousand of them."""
-        label = self.fixed or WORDS[self.key[1]].get(self.effect) or self.blank_label
         if self.locked:
-            return format_html('<td class="is-locked" title="{}">{}{}', self.locked, label, self._mark())
+            shape = self.fixed[:1] or self.shape
+            return format_html('<td title="{}"><i class={}>{}</i>{}', self.locked, shape, self.label, self._note())
         role, kind, name = self.key
         return format_html(
-            '<td{}><select name="{}:{}:{}:{}" aria-label="{}, {}">'
-            "<option value>{}<option value=allow{}>{}<option value=deny{}>{}</select>{}",
-            CHANGED if self.stored_effect != self.effect else "",
+            '<td{}><button name="{}:{}:{}:{}" value="{}" class={}>{}</button>{}',
+            self._classes(),
             *(role, kind, name, self.stored_effect),
-            *(name, role),
-            self.blank_label,
-            *(SELECTED if self.effect == Effect.ALLOW else "", WORDS[kind]["allow"]),
-            *(SELECTED if self.effect == Effect.DENY else "", WORDS[kind]["deny"]),
-            self._mark(),
+            *(NEXT[self.effect], self.shape, self.label),
+            self._note(),
         )
 
-    def _mark(self) -> SafeString | str:
-        if self.differs:
-            return DIFFERS
+    def _classes(self) -> SafeString:
+        names = [*["differs"] * self.differs, *["is-changed"] * (self.stored_effect != self.effect)]
+        return format_html(' class="{}"', " ".join(names)) if names else SafeString("")
+
+    def _note(self) -> SafeString | str:
         if self.differing:
-            return format_html(' <small class="muted">{} differ{}</small>', self.differing, "s"[self.differing > 1 :])
+            return format_html("<small>{} differ{}</small>", self.differing, "s" if self.differing == 1 else "")
         return ""
 
 
@@ -127,6 +138,8 @@ class CategoryRow:
     is_open: bool = False
     tools: Sequence[ToolRow] = ()
     after: str = ""
+    #: Tools that not all shown roles treat alike, where only these are asked for.
+    differing: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,7 +164,15 @@ def posted_changes(data: Mapping[str, str]) -> dict[CellKey, str]:
             raise ChangeRefused("rules", "A cell is on, off, or says nothing.")
         if data[key] != stored_effect:
             found[role, kind, name] = data[key]
+        else:
+            found.pop((role, kind, name), None)
     return found
+
+
+def posted_was(data: Mapping[str, str], cell_key: CellKey) -> str:
+    """Effect that the posted cell showed before."""
+    begins = ":".join((*cell_key, ""))
+    return next(key.removeprefix(begins) for key in data if key.startswith(begins))
 
 
 def check_changes(changes: Mapping[CellKey, str]) -> dict[str, Role]:
@@ -200,7 +221,7 @@ def changed_rules(role: Role, stored: Iterable[Rule], changes: Mapping[CellKey, 
 
 
 def matrix_roles(asked: Sequence[str]) -> tuple[Sequence[Role], Sequence[Role]]:
-    """Every role by name, and those that are shown: the ones asked for, else the first six. One query."""
+    """Every role by name, and those that are shown: the ones asked for, else the first twelve. One query."""
     every = list(Role.objects.order_by("name", "pk"))
     shown = [role for role in every if role.slug in asked] or every
     return every, shown[:ROLES_AT_ONCE]
@@ -220,7 +241,8 @@ def matrix_rows(
 
     `locked_roles`: why a role may not be changed, by its key.
     """
-    categories, behind = _categories(asked, only)
+    book = _Book(roles, changes, locked_roles)
+    categories, behind = _categories(asked, only, book)
     tools = Tool.objects.order_by("name")
     if asked.q:
         tools = tools.filter(name__in=search_names(asked.q)[:TOOLS_SEARCHED])
@@ -229,12 +251,13 @@ def matrix_rows(
     tools = tools.filter(category__in=[each.pk for each in categories])
     if asked.after:
         tools = tools.filter(name__gt=asked.after)
+    names_of = {each.pk: each.name for each in categories}
     by_category: dict[int, list[str]] = {}
     for name, category_id in tools.values_list("name", "category_id"):
-        by_category.setdefault(category_id, []).append(name)
-    book = _Book(roles, changes, locked_roles)
+        if not asked.differ or book.tool_differs(name, names_of[category_id]):
+            by_category.setdefault(category_id, []).append(name)
     rows: list[CategoryRow] = []
-    remaining = TOOLS_FOUND if asked.q else TOOLS_A_PAGE
+    remaining = min(TOOLS_A_PAGE, CELLS_A_PAGE // max(1, len(roles)))
     for each in categories:
         names = by_category.get(each.pk, [])
         shown = names[: min(TOOLS_OF_CATEGORY, remaining)]
@@ -249,12 +272,21 @@ def matrix_rows(
                 bool(shown),
                 [ToolRow(name, [book.of_tool(role, name, each.name, locked) for role in roles]) for name in shown],
                 shown[-1] if shown and len(shown) < len(names) else "",
+                book.number_differing(each.name, each.tool_count) if asked.differ else 0,
             )
         )
     return MatrixPage(rows, behind)
 
 
-def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
+def one_cell(role: Role, kind: str, name: str) -> Cell:
+    """The cell as it is stored. At most two queries."""
+    book = _Book([role], {}, {})
+    if kind == "c":
+        return book.of_category(role, name, "")
+    return book.of_tool(role, name, Tool.objects.values_list("category__name", flat=True).get(name=name), "")
+
+
+def _categories(asked: Asked, only: str, book: _Book) -> tuple[Sequence[Any], str]:
     """Return the categories of the page that is asked for, with their `tool_count`; and the name of the last, where
     there are more."""
     categories = Category.objects.annotate(tool_count=Count("tools")).order_by("title", "name")
@@ -271,7 +303,10 @@ def _categories(asked: Asked, only: str) -> tuple[Sequence[Any], str]:
         opened = Category.objects.filter(name=asked.opened[0]).first()
         if opened is not None and Category.objects.filter(title__lt=opened.title).count() >= CATEGORIES_A_PAGE:
             categories = categories.filter(title__gte=opened.title)
-    page = list(categories[: CATEGORIES_A_PAGE + 1])
+    shown: Any = categories
+    if asked.differ:
+        shown = [each for each in categories if book.number_differing(each.name, each.tool_count)]
+    page = list(shown[: CATEGORIES_A_PAGE + 1])
     return page[:CATEGORIES_A_PAGE], page[CATEGORIES_A_PAGE - 1].name if len(page) > CATEGORIES_A_PAGE else ""
 
 
@@ -279,23 +314,26 @@ class _Book:
     """Rules of the roles, as stored and as changed. One query."""
 
     def __init__(self, roles: Sequence[Role], changes: Mapping[CellKey, str], locked: Mapping[int, str]) -> None:
-        self.locked = locked
+        self.roles, self.locked = roles, locked
         slugs = {role.pk: role.slug for role in roles}
         self.changes = changes
         self.stored: dict[CellKey, str] = {}
         self.differing: dict[tuple[str, str], int] = {}
+        #: Tools with a rule of their own in one of the roles, by category.
+        self.own_tools: dict[str, set[str]] = {}
         lines = RoleRule.objects.filter(role__in=list(slugs))
         columns = ("role_id", "effect", "category__name", "tool__name", "tool__category__name")
         for key, effect, category, tool, of_tool in lines.values_list(*columns):
             self.stored[slugs[key], "t" if tool else "c", tool or category or ""] = effect
             if tool:
                 self.differing[slugs[key], of_tool] = self.differing.get((slugs[key], of_tool), 0) + 1
+                self.own_tools.setdefault(of_tool, set()).add(tool)
 
     def of_category(self, role: Role, name: str, locked: str) -> Cell:
         """Return the cell of a role and a category."""
         cell_key = (role.slug, "c", name)
         stored_effect = self.stored.get(cell_key, "")
-        fixed = {RoleMode.ALL: "all", RoleMode.NONE: "none"}.get(RoleMode(role.mode), "")
+        fixed = FIXED.get(role.mode, "")
         return Cell(
             cell_key,
             stored_effect,
@@ -309,12 +347,26 @@ class _Book:
         """Return the cell of a role and a tool."""
         cell_key, above = (role.slug, "t", name), (role.slug, "c", category)
         stored_effect = self.stored.get(cell_key, "")
-        fixed = {RoleMode.ALL: "on", RoleMode.NONE: "off"}.get(RoleMode(role.mode), "")
+        fixed = FIXED.get(role.mode, "")
         inherits = self.changes.get(above, self.stored.get(above, "")) == Effect.ALLOW
         effect = "" if fixed else self.changes.get(cell_key, stored_effect)
         return Cell(
             cell_key, stored_effect, effect, inherits, _fixed_why(role) or self.locked.get(role.pk, locked), fixed
         )
+
+    def number_differing(self, category: str, tool_count: int) -> int:
+        """Number of its tools that not all roles treat alike, as stored."""
+        own = self.own_tools.get(category, set())
+        rest = tool_count - len(own) if self.tool_differs("", category) else 0
+        return rest + sum(self.tool_differs(name, category) for name in own)
+
+    def tool_differs(self, name: str, category: str) -> bool:
+        """Whether some of the roles open this tool, and others do not; "" is a tool without a rule of its own."""
+        return len({self._opens(role, name, category) for role in self.roles}) > 1
+
+    def _opens(self, role: Role, name: str, category: str) -> bool:
+        effect = FIXED.get(role.mode) or self.stored.get((role.slug, "t", name))
+        return (effect or self.stored.get((role.slug, "c", category))) == Effect.ALLOW
 
 
 def _fixed_why(role: Role) -> str:

@@ -122,6 +122,20 @@ def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membershi
         set_role_rules(role, lines, actor=actor)
 
 
+@configuration_write("rules")
+def set_role_rule(role: Role, rule: Rule, *, was: str, actor: Membership) -> None:
+    """Set the effect of one category or tool in the role, "" for none, where it is `was` ("" for none) until now.
+
+    Raises RolesChanged where it is something else by now.
+    """
+    hold_roles([role], None)
+    rules = {(each.category, each.tool): each for each in rules_of(role)}
+    stored = rules.pop((rule.category, rule.tool), None)
+    if (stored.effect if stored else "") != was:
+        raise RolesChanged("This rule has been changed in the meantime.")
+    set_role_rules(role, [*rules.values(), *([rule] if rule.effect else [])], actor=actor)
+
+
 @configuration_write()
 def delete_role(role: Role, *, actor: Membership) -> int:
     """Members who have it lose what only it opened; returns how many they are. Raises PermissionDenied without the

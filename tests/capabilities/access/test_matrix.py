@@ -64,7 +64,10 @@ def test_it_shows_categories_and_the_tools_of_those_that_are_open(as_alice: Clie
     page = as_alice.get(f"{MATRIX}?open=file").content.decode()
 
     assert 'name="coder:c:file:allow"' in page
-    assert re.search(r'name="coder:t:file_write:deny".*?class="differs"', page, re.DOTALL)
+    assert re.search(
+        r'<td class="differs"><button name="coder:t:file_write:deny" value="" class=d>denied, differs', page
+    )
+    assert re.search(r'name="coder:t:file_read:" value="allow" class=i>not listed, on<', page)
     assert 'name="coder:t:file_read:"' in page
     assert "coder:t:fetch" not in page
     assert 'name="all:' not in page
@@ -176,13 +179,24 @@ def test_htmx_gets_the_rows_of_one_category(as_alice: Client) -> None:
     part = as_alice.get(f"{MATRIX}?open=file&roles=coder", headers=HTMX).content.decode()
     missing = as_alice.get(f"{MATRIX}?open=missing", headers=HTMX)
 
-    assert ("<html" in part, part.count("<tr"), part.count("<select")) == (False, 2, 2)
+    assert ("<html" in part, part.count("<tr"), part.count("<button name=")) == (False, 2, 2)
     assert (missing.status_code, b"<tr" in missing.content) == (200, False)
 
 
 @pytest.mark.usefixtures("coder")
 @pytest.mark.parametrize(
-    "query", ["roles=missing", "open=%00", "q=%00", "roles=,,,", "after=x&open=web", "q=zzz", "open=all"]
+    "query",
+    [
+        "differ=1",
+        "differ=1&behind=web&q=f",
+        "roles=missing",
+        "open=%00",
+        "q=%00",
+        "roles=,,,",
+        "after=x&open=web",
+        "q=zzz",
+        "open=all",
+    ],
 )
 def test_an_address_that_asks_for_the_impossible_shows_what_there_is(as_alice: Client, query: str) -> None:
     assert as_alice.get(f"{MATRIX}?{query}").status_code == 200
@@ -198,17 +212,18 @@ def fill(acme: Organisation, categories: int, tools: int, roles: int) -> None:
         )
         for number in range(Role.objects.count(), roles):
             role = Role.objects.create(**own, slug=f"role-{number}", name=f"Role {number}", mode="listed")
-            RoleRule.objects.create(**own, role=role, category=rows[0])
+            RoleRule.objects.create(**own, role=role, category=rows[0], effect="deny" if number % 2 else "allow")
             RoleRule.objects.create(**own, role=role, tool=Tool.objects.order_by("name").first())
 
 
 def test_the_queries_are_the_same_for_more_roles_and_tools(as_alice: Client, acme: Organisation) -> None:
     counts = set()
-    for tools, roles in ((10, 1), (10, 3), (1_000, 3)):
+    for tools, roles in ((10, 1), (10, 3), (1_000, 12)):
         fill(acme, 5, tools, roles)
-        with CaptureQueriesContext(connection) as seen:
-            assert as_alice.get(f"{MATRIX}?open=all").status_code == 200
-        counts.add(len(seen))
+        for query in ("open=all", *["open=all&differ=1"] * (roles > 1)):
+            with CaptureQueriesContext(connection) as seen:
+                assert as_alice.get(f"{MATRIX}?{query}").status_code == 200
+            counts.add(len(seen))
 
     assert len(counts) == 1
     assert counts.pop() <= 12
@@ -219,7 +234,7 @@ def test_the_starter_catalogue_by_six_roles_is_under_200_kb_with_all_open(as_ali
 
     page = as_alice.get(f"{MATRIX}?open=all").content
 
-    assert (page.count(b"<select"), len(page) < 200_000) == ((34 + 122) * 6, True), len(page)
+    assert (page.count(b"<button name="), len(page) < 200_000) == ((34 + 122) * 6, True), len(page)
 
 
 @pytest.mark.long
@@ -229,6 +244,111 @@ def test_of_ten_thousand_tools_only_some_are_shown(as_alice: Client, acme: Organ
     closed, opened = (as_alice.get(f"{MATRIX}{query}").content for query in ("", "?open=all"))
     found = as_alice.get(f"{MATRIX}?q=use_09999").content
 
-    assert closed.count(b"<select") == 12
+    assert closed.count(b"<button name=") == 12
     assert (opened.count(b"tool-line"), len(opened) < 200_000) == (127, True), len(opened)
     assert found.count(b"tool-line") == 1
+
+
+@pytest.mark.long
+def test_ten_thousand_tools_by_twelve_roles_are_under_200_kb_however_they_are_shown(
+    as_alice: Client, acme: Organisation
+) -> None:
+    fill(acme, 300, 10_000, 12)
+
+    for query in ("", "open=all", "open=all&differ=1", "q=to_use", "open=category_7"):
+        page = as_alice.get(f"{MATRIX}?{query}").content
+        assert (page.count(b'<th scope="col">'), len(page) < 200_000) == (13, True), (query, len(page))
+
+
+# -- A cell that is saved at once -------------------------------------------------------------------------------------
+
+
+def press(client: Client, key: str, effect: str, **more: str) -> Any:
+    return client.post(MATRIX, {key: effect, "now": "1", **more}, headers=HTMX)
+
+
+def test_a_cell_is_saved_at_once_and_its_answer_undoes_it(as_alice: Client, coder: Role) -> None:
+    before = rules_told_by(coder)
+
+    answer = press(as_alice, "coder:c:web:", "allow")
+
+    assert (answer.status_code, len(answer.content) < 5_000) == (200, True)
+    assert rules_told_by(coder) == ["allow category file", "allow category web", "deny tool file_write"]
+    page = answer.content.decode()
+    assert '<button name="coder:c:web:allow" value="deny" class=a>allowed</button>' in page
+    assert "1 member has this role" in text_of(answer.content)
+    undo = re.search(r'data-undo="([^"]+)"\s+value="(\w*)"', page)
+    assert undo is not None
+
+    undone = press(as_alice, undo[1], undo[2], undo="1")
+
+    assert (undone.status_code, rules_told_by(coder)) == (200, before)
+    assert ("Undone" in text_of(undone.content), b"data-undo" in undone.content) == (True, False)
+    with organisation_scope(coder.organisation):
+        assert AuditEntry.objects.filter(action="role.update").count() == 3
+
+
+def test_a_cell_that_somebody_changed_in_the_meantime_is_shown_and_not_saved(as_alice: Client, coder: Role) -> None:
+    press(as_alice, "coder:c:web:", "allow")
+    press(as_alice, "coder:c:web:allow", "deny")
+    stored = rules_told_by(coder)
+
+    late = press(as_alice, "coder:c:web:allow", "", undo="1")
+
+    assert (late.status_code, rules_told_by(coder)) == (422, stored)
+    assert 'name="coder:c:web:deny"' in late.content.decode()
+    assert "in the meantime" in text_of(late.content)
+
+
+@pytest.mark.usefixtures("coder")
+@pytest.mark.parametrize("key", ["coder:t:missing:", "missing:c:web:", "all:c:web:", "coder:c:file:allow"])
+def test_a_cell_that_cannot_be_saved_leaves_the_page_as_it_is_but_for_a_line(as_alice: Client, key: str) -> None:
+    answer = press(as_alice, key, "allow")
+
+    assert (answer.status_code, answer["HX-Reswap"], b"<td" in answer.content) == (422, "none", False)
+
+
+def test_a_cell_is_saved_with_the_right_alone(
+    client: Client, bob: Membership, charlie: Membership, coder: Role
+) -> None:
+    before = rules_told_by(coder)
+    for member, status in ((bob, 403), (charlie, 404)):
+        client.force_login(member.user)
+        assert press(client, "coder:c:web:", "allow").status_code == status
+    assert rules_told_by(coder) == before
+
+
+# -- Only differences -------------------------------------------------------------------------------------------------
+
+
+def test_only_what_the_shown_roles_treat_differently_is_listed(
+    as_alice: Client, acme: Organisation, coder: Role
+) -> None:
+    with organisation_scope(acme):
+        writer = Role.objects.create(organisation=acme, slug="writer", name="Writer", mode="listed")
+        rules = [Rule("allow", tool="file_read"), Rule("deny", category="web"), Rule("deny", tool="fetch")]
+        set_role_rules(writer, rules, actor=None)
+
+    def shown(query: str) -> tuple[list[str], list[str]]:
+        page = as_alice.get(f"{MATRIX}?{query}").content.decode()
+        return re.findall(r'<tbody id="in-(\w+)"', page), re.findall(r'/tools/(\w+)/">', page)
+
+    # Both open file_read, one by its category; neither opens fetch.
+    assert shown("roles=coder,writer&open=all") == (["file", "web"], ["file_read", "file_write", "fetch"])
+    assert shown("roles=coder,writer&open=all&differ=1") == ([], [])
+    with organisation_scope(acme):
+        set_role_rules(writer, [Rule("allow", tool="file_write")], actor=None)
+    assert shown("roles=coder,writer&open=all&differ=1") == (["file"], ["file_read", "file_write"])
+    # A role that opens everything differs from one that does not.
+    assert shown("roles=all,coder&open=all&differ=1") == (["file", "web"], ["file_write", "fetch"])
+
+
+@pytest.mark.usefixtures("coder")
+def test_pressed_cells_are_collected_without_a_script(as_alice: Client) -> None:
+    page = as_alice.post(MATRIX, {"coder:c:web:": "allow"}).content.decode()
+    assert '<td class="is-changed"><button name="coder:c:web:" value="deny" class=a>' in page
+
+    # The collected change stands before the cell that is pressed.
+    again = as_alice.post(MATRIX, {"coder:c:web:*": "allow", "coder:c:web:": "deny"}).content.decode()
+    assert re.search(r'name="coder:c:web:\*"\s+value="deny"', again)
+    assert as_alice.post(MATRIX, {"coder:c:web:*": "allow", "coder:c:web:": ""}).status_code == 422
