@@ -580,6 +580,7 @@ def _arguments(session: ChatSession) -> dict[str, Any]:
         "schedule_id": _first(Schedule).public_id,
         "invitation_id": _first(Invitation).public_id,
         "token_id": _first(ApiToken).public_id,
+        "own_filter": uuid4(),
         "own_token": _first(ApiToken).public_id,
         "own_browser": uuid4(),
         "test_id": _first(ToolTestCase).public_id,

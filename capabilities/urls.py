@@ -227,5 +227,6 @@ urlpatterns = [
     re_path(TOOLKIT + r"edit/\Z", toolkits.toolkit_update, name="toolkit_update"),
     path("catalogue/switch/", switch_views.tools_switch, name="tools_switch"),
     path("catalogue/change/", bulk.tools_change, name="tools_change"),
+    path("catalogue/undo/", bulk.tools_undo, name="tools_undo"),
     re_path(TOOL + r"switch/\Z", switch_views.tool_switch, name="tool_switch"),
 ]

@@ -37,6 +37,7 @@ from capabilities.catalogue.python_tools.helper_modules import writes as modules
 from capabilities.catalogue.servers import writes as servers
 from capabilities.catalogue.tools import writes as catalogue
 from capabilities.catalogue.tools.bulk import writes as bulk
+from capabilities.catalogue.tools.bulk.undo import undo_change
 from capabilities.catalogue.tools.recipients.writes import Recipients
 from capabilities.catalogue.versions import writes as versions
 from capabilities.language_models.prices import writes as prices
@@ -90,7 +91,7 @@ from sessions.budgets import writes as budgets
 from sessions.models import Budget, BudgetPeriod
 from toolhub.tenants import access
 from toolhub.tenants.identity import resets
-from toolhub.tenants.models import Access, ApiToken, Invitation, Membership, Right, Scope
+from toolhub.tenants.models import Access, ApiToken, AuditEntry, Invitation, Membership, Right, Scope
 from toolhub.tenants.organisation import writes as organisation
 from toolhub.tenants.people import invitations
 from toolhub.tenants.people import writes as members
@@ -477,6 +478,11 @@ def _rules_of_some_roles(dice: Dice, actor: Membership) -> None:
     roles.set_rules_of_roles(rules, actor=actor, stamp=roles.stamp_of(chosen))
 
 
+def _undo_of_tools(dice: Dice, actor: Membership) -> None:
+    newest = AuditEntry.objects.filter(actor=actor, target_type="tool", target_id="").order_by("-number").first()
+    undo_change([newest.number] if newest else [0], actor=actor)
+
+
 def _rule_of_a_role(dice: Dice, actor: Membership) -> None:
     role, [rule, *_] = dice.row(Role), [*dice.rules(), roles.Rule("allow", category=dice.row(Category).name)]
     stored = {(each.category, each.tool): each.effect for each in roles.rules_of(role)}
@@ -556,6 +562,7 @@ TABLE: dict[str, Write] = {
     "capabilities.catalogue.tools.bulk.writes.change_tools": lambda d, a: bulk.change_tools(
         [tool.name for tool in d.some_tools()], bulk.ToolsChange(category=d.row(Category).name), actor=a
     ),
+    "capabilities.catalogue.tools.bulk.undo.undo_change": _undo_of_tools,
     "capabilities.catalogue.tools.writes.set_tools_enabled": lambda d, a: catalogue.set_tools_enabled(
         [tool.name for tool in d.some_tools()], d.yes(), actor=a
     ),

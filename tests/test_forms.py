@@ -94,6 +94,8 @@ FORMS: dict[str, Form] = {
     "POST token_revoke": Form(),
     "POST connect": Form({"name": "Fresh"}, "The new token is in the blocks below"),
     "GET connect": Form(shows="Connect a client"),
+    "POST saved_filter_create": Form({"name": "Fresh words"}, "Fresh words"),
+    "POST saved_filter_delete": Form(shows="Removed the saved filter"),
     "POST browser_remove": Form(shows="Nothing is shown in word any more"),
     # Doors
     "POST account_login": Form({"login": "alice@example.com", "password": PASSWORD}, "First steps"),
@@ -160,6 +162,9 @@ FORMS: dict[str, Form] = {
     "POST tool_move": Form({"category": "{empty_category}"}, "is in word title now"),
     "POST tools_switch enabled=1": Form({"names": ["{name}"]}, writes=False),
     "POST tools_switch enabled=0": Form({"names": ["{name}"]}),
+    "POST tools_change preview": Form(
+        {"names": ["{name}"], "category": "{empty_category}"}, "1 of 1 tool", writes=False
+    ),
     "POST tools_change": Form({"names": ["{name}"], "category": "{empty_category}"}, "Changed 1 of 1 tool"),
     "POST tool_try": Form({"arg-expression": "2+40"}),
     "POST tool_try alone": Form(),
@@ -586,6 +591,7 @@ def fill_more(database: sqlite3.Connection) -> Filled:
         ("join", reverse("join_link", args=[confirming])),
         ("session_detail", reverse("session_detail", args=["acme", loaded.pk])),
         ("explain", f"{reverse('explain', args=['acme'])}?agent=other&q=off_tool"),
+        ("tool_list", f"{reverse('tool_list', args=['acme'])}?q=word&sort=tokens"),
     )
     outside = (
         ("account_login", reverse("account_login")),

@@ -113,6 +113,7 @@ from toolhub.tenants.models import ADMIN_ONLY_RIGHTS, Access, AdminRight, Member
 from toolhub.tenants.people.invitations import invite
 from toolhub.tenants.rows.guarded import TenantModel
 from toolhub.tenants.rows.scope import organisation_scope, system_scope
+from toolhub.tenants.saved_filters.writes import save_filter
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.django_db]
 
@@ -166,6 +167,7 @@ class OrganisationRows:
     toolkit: str = "no_such_toolkit"
     idle_toolkit: str = "no_idle_toolkit"
     own_browser: UUID = field(default_factory=uuid4)
+    own_filter: UUID = field(default_factory=uuid4)
     #: A role of the mode `listed`.
     listed: str = "no-listed"
     schedule_id: UUID = NO_SCHEDULE
@@ -1009,6 +1011,10 @@ ROUTES: dict[str, Route] = {
     "member_token_revoke": Route((Ask("POST", 302),), args=COLLEAGUE, right=Right.MEMBERS),
     "token_list": Route((Ask(), Ask("POST", body=lambda side: {"name": "New", "scopes": "read", "days": "7"}))),
     "token_revoke": Route((Ask("POST", 302),)),
+    "saved_filter_create": Route(
+        (Ask("POST", 302, body=lambda side: {"page": "tool_list", "name": "Fresh", "query": "q=word"}),)
+    ),
+    "saved_filter_delete": Route((Ask("POST", 302),)),
     "browser_list": Route((Ask(), Ask("POST", 302, body=lambda side: BROWSER))),
     "browser_remove": Route((Ask("POST", 302),)),
     "audit_list": Route((Ask(), Ask(query=lambda side: {"q": "tool"})), right=Right.AUDIT),
@@ -1229,6 +1235,7 @@ ROUTES: dict[str, Route] = {
         (Ask("POST", 302, body=lambda side: {"names": side.name, "category": side.empty_category}, refused=302),),
         right=Right.CATALOGUE,
     ),
+    "tools_undo": Route((Ask("POST", 302, query=lambda side: {"entries": "1,2"}),), right=Right.CATALOGUE),
     "tools_switch": Route(
         (Ask("POST", 302, body=lambda side: {"names": side.name, "enabled": "1"}, refused=302),), right=Right.CATALOGUE
     ),
@@ -1507,7 +1514,17 @@ class Address:
     @property
     def names_chat(self) -> bool:
         """Or something else of one member alone: a token, a passkey, a request."""
-        one_s_own = {"session_id", "turn_id", "own_token", "own_request", "pk", "schedule_id", "trial_id", "own_record"}
+        one_s_own = {
+            "session_id",
+            "turn_id",
+            "own_token",
+            "own_filter",
+            "own_request",
+            "pk",
+            "schedule_id",
+            "trial_id",
+            "own_record",
+        }
         one_s_own |= {"approval_id", "consent_id", "own_browser", "file_id"}
         return bool(set(self.arguments) & one_s_own)
 
@@ -1694,6 +1711,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
     colleague = make_member(organisation, f"{word}-colleague")
     with organisation_scope(organisation):
         own_token, _ = issue_token(member, word, actor=member)
+        own_filter = save_filter(member, "tool_list", word, f"q={word}")
         own_browser = PushSubscription.objects.create(
             organisation=organisation, membership=member, endpoint_sha256=word, host=word, label=word
         )
@@ -1935,6 +1953,7 @@ def fill(member: Membership, word: str) -> OrganisationRows:
         colleague=colleague.public_id,
         token_id=token.public_id,
         own_token=own_token.public_id,
+        own_filter=own_filter.public_id,
         own_browser=own_browser.public_id,
         trial_id=trial.public_id,
         pk=1,
@@ -2438,7 +2457,10 @@ def test_turns_that_charlie_was_refused_are_not_on_record(world: TwoOrganisation
 # -- The other levels of access ---------------------------------------------------------------------------------------
 
 #: What a viewer may do beyond reading: these are the viewer's own, not the organisation's.
-VIEWERS_OWN = frozenset({"api-tokens", "api-token", "token_list", "token_revoke", "browser_list", "browser_remove"})
+VIEWERS_OWN = frozenset(
+    {"api-tokens", "api-token", "token_list", "token_revoke", "browser_list", "browser_remove"}
+    | {"saved_filter_create", "saved_filter_delete"}
+)
 
 #: What runs something, and is shown to those who may: not to a viewer.
 FOR_MEMBERS = frozenset({"tool_try", "tool_trial", "data_create", "v1-models", "v1-model"})

@@ -289,6 +289,21 @@ class ResetLink(TenantModel):
         return str(self.membership)
 
 
+class SavedFilter(PublicModel):
+    """Address of a list that one member keeps under a name: the name of its route, and its query."""
+
+    membership = models.ForeignKey(Membership, on_delete=models.CASCADE, related_name="saved_filters")
+    page = models.CharField(max_length=64)
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1_000)
+
+    class Meta(PublicModel.Meta):
+        constraints = (models.UniqueConstraint(fields=["membership", "page", "name"], name="one_filter_of_a_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class AuditEntry(TenantModel):
     """Entry of the audit: who changed what, from what, to what. Written in the transaction of the change, and never
     changed.

@@ -20,6 +20,7 @@ from toolhub import __version__
 from toolhub.tenants.access import memberships_of_user
 from toolhub.tenants.menu import menu_for
 from toolhub.tenants.models import Membership, Right, User
+from toolhub.tenants.saved_filters.queries import saved_filters
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -75,6 +76,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "organisation": member.organisation if member else None,
         "menu": SimpleLazyObject(lambda: menu_for(member, request) if member else None),
         "reads_audit": SimpleLazyObject(lambda: member is not None and bool(member.reach(Right.AUDIT))),
+        "saved_filters": SimpleLazyObject(lambda: saved_filters(member, request) if member else None),
         "memberships": SimpleLazyObject(lambda: _memberships(request)),
     }
 

@@ -7,6 +7,7 @@ from django.urls import path
 from toolhub.tenants.audit import views as audit
 from toolhub.tenants.organisation import views as organisation
 from toolhub.tenants.people import views as members
+from toolhub.tenants.saved_filters import views as saved_filters
 from toolhub.tenants.tokens import views as tokens
 
 urlpatterns = [
@@ -31,6 +32,8 @@ urlpatterns = [
     ),
     path("tokens/", tokens.token_list, name="token_list"),
     path("tokens/<uuid:own_token>/revoke/", tokens.token_revoke, name="token_revoke"),
+    path("filters/", saved_filters.saved_filter_create, name="saved_filter_create"),
+    path("filters/<uuid:own_filter>/delete/", saved_filters.saved_filter_delete, name="saved_filter_delete"),
     path("audit/", audit.audit_list, name="audit_list"),
     path("audit/csv/", audit.audit_csv, name="audit_csv"),
     path("audit/check/", audit.audit_check, name="audit_check"),

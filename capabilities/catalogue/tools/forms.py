@@ -9,6 +9,27 @@ from capabilities.catalogue.tools.writes import MAX_INSTRUCTIONS
 from capabilities.models import ToolKind
 from toolhub.tenants.list_address import ListAddress
 
+#: Columns of the catalogue's list that a member may leave out, by their word in the address.
+COLUMNS = {
+    "category": "Category",
+    "effect": "Effect",
+    "use": "Use in 7 days",
+    "failures": "Failures",
+    "cost": "Cost of definition",
+    "state": "State",
+}
+
+
+class ColumnsField(forms.Field):
+    """Words of columns, several or with commas between, as one text in the order of the columns; unknown ones are left
+    out."""
+
+    widget = forms.SelectMultiple
+
+    def to_python(self, value: list[str] | None) -> str:
+        words = {word for text in value or () for word in text[:200].split(",")}
+        return ",".join(each for each in COLUMNS if each in words)
+
 
 class CatalogueFilter(ListAddress):
     """Query of the catalogue's list: what is looked for, and where the page begins. A value that cannot be is left
@@ -40,6 +61,12 @@ class CatalogueFilter(ListAddress):
             ("failures", "Most failures first"),
         ],
     )
+    columns = ColumnsField(required=False)
+
+    @property
+    def shown_columns(self) -> list[str]:
+        """Columns that are shown: those asked for, else all."""
+        return (self.filters["columns"] or ",".join(COLUMNS)).split(",")
 
     @property
     def sorted_by(self) -> dict[str, str]:

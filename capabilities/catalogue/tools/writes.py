@@ -313,8 +313,8 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
     line = "" if enabled else _off_message(message)
     if len(names) > MAX_BULK:
         raise ChangeRefused("names", f"Name at most {MAX_BULK:,} tools at a time.")
-    rows = Tool.objects.filter(name__in=names).values_list("name", "pk", "is_enabled", "category__name")
-    found = {name: (key, is_enabled, category) for name, key, is_enabled, category in rows}
+    rows = Tool.objects.filter(name__in=names).values_list("name", "pk", "is_enabled", "category__name", "off_message")
+    found = {name: (key, is_enabled, category) for name, key, is_enabled, category, _ in rows}
     for name in names:
         if name not in found:
             raise not_there("names", "tool", name)
@@ -327,11 +327,12 @@ def set_tools_enabled(names: Collection[str], enabled: bool, *, actor: Membershi
     # No one row is the target: the label names them, the lists are complete.
     several = Tool(organisation_id=actor.organisation_id, name=", ".join(changed))
     names_changed = {"tools": list(changed)}
+    off_messages = {name: text for name, *_, text in rows if text and name in changed}
     record(
         "tool.enable" if enabled else "tool.disable",
         several,
         actor=actor,
-        before=names_changed | {"is_enabled": not enabled},
+        before=names_changed | {"is_enabled": not enabled} | ({"off_messages": off_messages} if off_messages else {}),
         after=names_changed | {"is_enabled": enabled} | ({"off_message": line} if line else {}),
     )
     touch_registry(actor.organisation_id)

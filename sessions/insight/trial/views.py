@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from capabilities.agents.agents.queries import agent_or_404
 from capabilities.catalogue.tools.bulk.kept import kept_form
-from capabilities.catalogue.tools.forms import CatalogueFilter
+from capabilities.catalogue.tools.forms import COLUMNS, CatalogueFilter
 from capabilities.catalogue.tools.queries import catalogue_numbers, shown_tool_or_404, tools_page
 from capabilities.catalogue.tools.search import by_tokens
 from capabilities.catalogue.tools.views import mark_tool
@@ -76,6 +76,8 @@ def tool_list(request: MemberRequest, org: str) -> HttpResponse:
         ],
         "sorted_by": address.sorted_by,
         "sees_uses": sees_all(member),
+        "columns": address.shown_columns,
+        "all_columns": [each for each in COLUMNS.items() if sees_all(member) or each[0] not in ("use", "failures")],
         "is_filtered": any(chosen[name] for name in ("q", "category", "state", "kind", "agent")),
         "may_switch": bool(reach),
         "sent": kept_form(request) if reach else {},

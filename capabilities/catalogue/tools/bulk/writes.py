@@ -107,6 +107,7 @@ def _set_effect(tools: Sequence[Tool], effect: str, actor: Membership) -> dict[s
     if effect not in EFFECTS:
         raise ChangeRefused("effect", f"It is one of {', '.join(EFFECTS)}.")
     pairs: dict[VersionStatus, list[tuple[Tool, Definition]]] = {}
+    effects_before: dict[str, str] = {}
     for tool in tools:
         if tool.kind == ToolKind.BUILTIN:
             raise ChangeRefused("effect", f"{tool} is built in: what it does is known. Leave it out.")
@@ -116,13 +117,12 @@ def _set_effect(tools: Sequence[Tool], effect: str, actor: Membership) -> dict[s
         if before.effect != effect:
             status = status_of_new(tool.kind, actor, author=None, changes_code=True, category=tool.category.name)
             pairs.setdefault(status, []).append((tool, with_effect(before, effect)))
+            effects_before[tool.name] = str(before.effect)
     statuses: dict[str, VersionStatus] = {}
     for status, of_status in pairs.items():
         write_versions(of_status, actor=actor, status=status)
         statuses |= {tool.name: status for tool, _ in of_status}
     if statuses:
-        effects = {tool.name: str(tool.current_version.effect) for tool in tools if tool.current_version}
-        effects_before = {name: effects[name] for name in statuses}
         waits = [name for name, status in statuses.items() if status == VersionStatus.PENDING]
         after = {"tools": list(effects_before), "effect": effect} | ({"waiting": waits} if waits else {})
         record(
