@@ -39,7 +39,7 @@ NEXT = {"": Effect.ALLOW, Effect.ALLOW: Effect.DENY, Effect.DENY: ""}
 #: Role, kind and name of a cell.
 CellKey = tuple[str, str, str]
 #: Effect on every tool of a role whose rules do not count.
-FIXED = {RoleMode.ALL: Effect.ALLOW, RoleMode.NONE: Effect.DENY}
+FIXED: Mapping[str, str] = {RoleMode.ALL: Effect.ALLOW, RoleMode.NONE: Effect.DENY}
 
 
 @dataclass(frozen=True)

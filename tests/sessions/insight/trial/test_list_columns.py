@@ -91,7 +91,7 @@ NUMBERS: dict[type[ListAddress], dict[str, Any]] = {
     }
 }
 #: Orders by words or times.
-OTHERS = {CatalogueFilter: {"", "used"}}
+OTHERS: dict[type[ListAddress], set[str]] = {CatalogueFilter: {"", "used"}}
 
 
 def addresses(base: type[ListAddress] = ListAddress) -> list[type[ListAddress]]:
@@ -99,7 +99,7 @@ def addresses(base: type[ListAddress] = ListAddress) -> list[type[ListAddress]]:
 
 
 def sorts(address: type[ListAddress]) -> set[str]:
-    field = address.base_fields.get("sort")
+    field: Any = address.base_fields.get("sort")
     return {value for value, _ in field.choices} if isinstance(field, forms.ChoiceField) else set()
 
 
