@@ -106,7 +106,7 @@ QUERIES = {
     "member_tools": ["q=tool_00"],
     "tool_members": ["q=member"],
     "member_list": ["q=member"],
-    "role_matrix": ["category={category}", "q=tool_00"],
+    "role_matrix": ["open={category}", "open=all", "open=all&differ=1", "q=tool_00"],
     "session_list": ["client=openai&whose=all", "client=mcp"],
     "api-sessions": ["client=openai&limit=200"],
     "session_toolkits": ["q=toolkit_00"],

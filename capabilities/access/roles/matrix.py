@@ -29,6 +29,7 @@ CELLS_A_PAGE = 750
 #: The best ones of those that the words find, which are looked for.
 TOOLS_SEARCHED = 1_000
 CATEGORIES_A_PAGE = 50
+CELLS_OF_CATEGORIES = 400
 
 KINDS = {"c": "category", "t": "tool"}
 #: Texts of a cell for screen readers; static/matrix.js has them too.
@@ -295,19 +296,20 @@ def _categories(asked: Asked, only: str, book: _Book) -> tuple[Sequence[Any], st
     if asked.q:
         found = Tool.objects.filter(name__in=search_names(asked.q)[:TOOLS_SEARCHED]).values("category")
         categories = categories.filter(Q(title__icontains=asked.q) | Q(pk__in=found))
+    most = min(CATEGORIES_A_PAGE, CELLS_OF_CATEGORIES // max(1, len(book.roles)))
     first = Category.objects.filter(name=asked.behind).first() if asked.behind else None
     if first is not None:
         categories = categories.filter(Q(title__gt=first.title) | Q(title=first.title, name__gt=first.name))
     elif len(asked.opened) == 1 and not asked.is_all_open:
         # A link from elsewhere opens one category: the page begins there.
         opened = Category.objects.filter(name=asked.opened[0]).first()
-        if opened is not None and Category.objects.filter(title__lt=opened.title).count() >= CATEGORIES_A_PAGE:
+        if opened is not None and Category.objects.filter(title__lt=opened.title).count() >= most:
             categories = categories.filter(title__gte=opened.title)
     shown: Any = categories
     if asked.differ:
         shown = [each for each in categories if book.number_differing(each.name, each.tool_count)]
-    page = list(shown[: CATEGORIES_A_PAGE + 1])
-    return page[:CATEGORIES_A_PAGE], page[CATEGORIES_A_PAGE - 1].name if len(page) > CATEGORIES_A_PAGE else ""
+    page = list(shown[: most + 1])
+    return page[:most], page[most - 1].name if len(page) > most else ""
 
 
 class _Book:

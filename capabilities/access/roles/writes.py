@@ -6,7 +6,7 @@ What was previewed is saved with the stamp of the roles that it was previewed fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import QuerySet
@@ -126,14 +126,30 @@ def set_rules_of_roles(rules: Mapping[Role, Iterable[Rule]], *, actor: Membershi
 def set_role_rule(role: Role, rule: Rule, *, was: str, actor: Membership) -> None:
     """Set the effect of one category or tool in the role, "" for none, where it is `was` ("" for none) until now.
 
-    Raises RolesChanged where it is something else by now.
+    A right limited to its category is enough. The audit has this rule alone, however many the role has. Raises
+    RolesChanged where it is something else by now; ChangeRefused for one rule too many, and for a name that is not
+    there.
     """
+    require(actor, Right.ROLES, _categories_of([rule]))
     hold_roles([role], None)
-    rules = {(each.category, each.tool): each for each in rules_of(role)}
-    stored = rules.pop((rule.category, rule.tool), None)
-    if (stored.effect if stored else "") != was:
+    name = {"tool__name": rule.tool} if rule.tool else {"category__name": rule.category}
+    line = RoleRule.objects.filter(role=role, **name).first()
+    if (line.effect if line else "") != was:
         raise RolesChanged("This rule has been changed in the meantime.")
-    set_role_rules(role, [*rules.values(), *([rule] if rule.effect else [])], actor=actor)
+    if rule.effect == was:
+        return
+    if line:
+        line.delete()
+    elif RoleRule.objects.filter(role=role).count() >= MAX_RULES:
+        raise ChangeRefused("rules", f"A role has at most {MAX_RULES:,} rules.")
+    if rule.effect:
+        [((category_id, tool_id), effect)] = _resolved([rule]).items()
+        RoleRule.objects.create(
+            organisation_id=role.organisation_id, role=role, category_id=category_id, tool_id=tool_id, effect=effect
+        )
+    before, after = (_lines([replace(rule, effect=effect)] if effect else []) for effect in (was, rule.effect))
+    record("role.update", role, actor=actor, before={"rules": before}, after={"rules": after})
+    touch_registry(role.organisation_id)
 
 
 @configuration_write()
