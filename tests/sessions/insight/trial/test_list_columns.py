@@ -78,7 +78,7 @@ def test_who_sees_no_usage_is_offered_no_column_of_it(as_alice: Client, bob: Mem
 
 
 def sets_tokens(tool: Tool, number: int) -> None:
-    ToolVersion.objects.filter(pk=tool.current_version_id).update(tokens=number)
+    ToolVersion.objects.filter(tool=tool).update(tokens=number)
 
 
 #: What makes a tool's number in each order of a list by a number: by address, then by the value of `sort`.
