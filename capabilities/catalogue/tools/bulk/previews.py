@@ -27,12 +27,12 @@ class BulkPreview:
     lines: Sequence[ChangeLine]
 
 
-def preview_of(names: Collection[str], change: ToolsChange, *, actor: Membership) -> BulkPreview:
+def preview_of(names: Collection[str], change: ToolsChange, *, member: Membership) -> BulkPreview:
     """Return what the change would do. Raises what `change_tools` raises; two queries more."""
     with taken_back():
-        newest = Organisation.objects.values_list("audit_count", flat=True).get(pk=actor.organisation_id)
-        done = change_tools(names, change, actor=actor)
-        entries = list(AuditEntry.objects.filter(number__gt=newest, actor=actor).order_by("number"))
+        newest = Organisation.objects.values_list("audit_count", flat=True).get(pk=member.organisation_id)
+        done = change_tools(names, change, actor=member)
+        entries = list(AuditEntry.objects.filter(number__gt=newest, actor=member).order_by("number"))
     lines = [line for entry in entries for line in _lines_of(entry)]
     knobs = [ChangeLine(name, "", value, len(names)) for name, value in change.knobs.items()]
     return BulkPreview(done, [*lines, *knobs])

@@ -36,7 +36,7 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
         return back_to_list(request, member)
     try:
         if "preview" in request.POST:
-            preview = preview_of(names, change, actor=member)
+            preview = preview_of(names, change, member=member)
             fields = [(name, request.POST.get(name, "")[:64]) for name in FIELDS]
             context = {"names": names, "fields": fields, "preview": preview, "back": page_before(request, member)}
             return render(request, "capabilities/catalogue/tools_change_preview.html", context)
