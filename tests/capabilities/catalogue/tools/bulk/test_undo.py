@@ -141,7 +141,7 @@ def test_a_preview_says_how_many_tools_change_from_what_and_saves_nothing(client
     assert (state(), AuditEntry.objects.count()) == (before, entries)
     kept = dict(re.findall(r'type="hidden" name="(effect|category|back)" value="([^"]+)"', page.content.decode()))
     done = client.post("/o/acme/catalogue/change/", {"names": NAMES, **kept})
-    assert done["Location"] == "/o/acme/tools/?q=a"
+    assert done["Location"].endswith("/o/acme/tools/?q=a")
     assert {each[2:] for each in state().values()} == {("pets", "read")}
 
 
