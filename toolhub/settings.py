@@ -277,6 +277,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "toolhub.web.health.answer_by_any_name",
+    "toolhub.web.compression.Compression",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
