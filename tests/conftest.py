@@ -141,6 +141,8 @@ def delete_committed_rows(_: TransactionTestCase | None = None) -> None:
     names = [connection.ops.quote_name(table) for table in tables]
     filled = (f"SELECT {number} WHERE EXISTS (SELECT 1 FROM {name})" for number, name in enumerate(names))
     with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":  # no row is left that a foreign key could miss: they are not asked
+            cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(" UNION ALL ".join(filled))
         for (number,) in cursor.fetchall():
             cursor.execute(f"DELETE FROM {names[number]}")
