@@ -19,7 +19,9 @@ def answered(response: HttpResponseBase) -> HttpResponseBase:
     def view(request: HttpRequest) -> HttpResponseBase:
         return response
 
-    return Compression(view)(RequestFactory().get("/", headers=TAKES))
+    found = Compression(view)(RequestFactory().get("/", headers=TAKES))
+    assert isinstance(found, HttpResponseBase)
+    return found
 
 
 @pytest.mark.django_db

@@ -200,6 +200,7 @@ FORMS: dict[str, Form] = {
     # MCP servers
     "GET server_list": Form({"q": "word"}, "word server"),
     "POST server_create": Form({"name": "fresh", "url": "https://mcp.example.org/mcp"}, "fresh is saved"),
+    "POST server_create then": Form({"name": "fresher", "url": "https://mcp.example.org/mcp"}, "are being read"),
     "POST server_update": Form({"title": "Fresh"}, "Fresh is saved"),
     "POST server_test": Form(shows="Testing"),
     "POST server_read": Form(shows="are being read"),

@@ -111,11 +111,12 @@ def test_the_prompt_counts_and_nothing_is_written(as_alice: Client, agent: Agent
 
 
 def test_instructions_of_tools_count_behind_the_prompt(as_alice: Client, agent: Agent) -> None:
-    make_tool(agent.organisation, "wordy_tool", instructions="Use it with care, and only once.")
+    words = "Use it with care, and only once."
+    make_tool(agent.organisation, "wordy_tool", instructions=words)
 
     found = cost(as_alice, agent, tools=["own_tool", "wordy_tool"])
 
-    assert found.instruction_tokens >= count_tokens("wordy_tool: Use it with care, and only once.")
+    assert found.instruction_tokens >= count_tokens(f"wordy_tool: {words}")
 
 
 def test_a_message_brings_fewer_tools_where_it_is_routed(as_alice: Client, agent: Agent) -> None:

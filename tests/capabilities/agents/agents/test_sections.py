@@ -129,7 +129,7 @@ def test_the_page_and_the_form_have_the_same_sections(client: Client, alice: Mem
         assert (f'id="summary-{key}"'.encode() in page.content) == (key != "name")
         assert f'<section class="form-section stack" id="{key}">'.encode() in form.content
     for each in (page, form):
-        assert text_of(each.content).count("What the model loads in a turn is sent from the next message on.") == 1
+        assert text_of(each.content).count("is sent from the next message on.") == 1
     client.force_login(bob.user)
     seen = client.get("/o/acme/agents/clerk/").content
     assert (b"Speak softly" in seen, b'id="summary-prompt"' in seen, b'id="summary-tools"' in seen) == (

@@ -92,7 +92,7 @@ def test_images_of_earlier_turns_go_again_up_to_a_bound_the_newest_first(
 
     first, *others = contents(provider)
 
-    assert "a.png, 73 bytes, for tools: attachments/1/a.png: it was sent" in first
+    assert "attachments/1/a.png: it was sent" in first
     assert [[part["type"] for part in each] for each in others] == [["text", "image_url"]] * 2
 
 

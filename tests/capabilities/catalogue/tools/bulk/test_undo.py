@@ -137,7 +137,8 @@ def test_a_preview_says_how_many_tools_change_from_what_and_saves_nothing(client
 
     text = " ".join(re.sub(r"<[^>]+>", " ", page.content.decode()).split())
     assert "3 of 3 tools" in text
-    assert "effect external read 2 effect write read 1 category utility pets 3" in text
+    assert ("effect external read 2" in text, "effect write read 1" in text) == (True, True)
+    assert "category utility pets 3" in text
     assert (state(), AuditEntry.objects.count()) == (before, entries)
     kept = dict(re.findall(r'type="hidden" name="(effect|category|back)" value="([^"]+)"', page.content.decode()))
     done = client.post("/o/acme/catalogue/change/", {"names": NAMES, **kept})
