@@ -209,7 +209,7 @@ def test_a_person_gains_nothing_with_several_linked_accounts(
     if Right.MEMBERS in rights:
         own.add(join(person, "second", access).pk)
     done = 0
-    for _ in range(60):
+    for _ in range(120):
         TAKEN_OVER.clear()
         accounts = tuple(Membership.objects.filter(pk__in=own, ended_at=None).order_by("pk"))
         if not accounts:

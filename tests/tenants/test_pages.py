@@ -199,7 +199,7 @@ def test_each_page_of_an_organisation_belongs_to_a_page_of_the_menu_or_to_the_ac
 
     outside = {name.partition("_")[0] for name in names if not page_of(name)}
 
-    assert outside == {"token", "browser", "accounts", "file", "find"}
+    assert outside == {"token", "browser", "accounts", "file", "find", "saved"}
 
 
 @pytest.mark.parametrize("page", ["base.html", "500.html", "drf_spectacular/swagger_ui.html"])
