@@ -42,6 +42,7 @@ urlpatterns = [
     path("turns/<uuid:turn_id>/", views.turn_detail, name="turn_detail"),
     path("turns/<uuid:turn_id>/cancel/", views.turn_cancel, name="turn_cancel"),
     path("turns/<uuid:turn_id>/stream", views.turn_stream, name="turn_stream"),
+    path("turns/<uuid:turn_id>/timeline/", views.turn_timeline, name="turn_timeline"),
     path("turns/<uuid:turn_id>/request/", views.turn_request, name="turn_request"),
     path("turns/<uuid:turn_id>/steps/<int:index>/", views.step_detail, name="step_detail"),
     path("files/<uuid:file_id>/", file_download, name="file_download"),

@@ -355,10 +355,11 @@
     const button = event.target.closest("[data-copy], [data-copy-text]");
     if (!button) return;
     const word = $("[data-copy-word]", button);
+    word.dataset.copyWord ||= word.textContent;
     word.textContent = (await copied(button)) ? "Copied" : button.dataset.copy ? "Selected" : "Not copied";
     button.classList.add("is-copied");
     clearTimeout(button.back);
-    button.back = setTimeout(() => { word.textContent = "Copy"; button.classList.remove("is-copied"); }, 2000);
+    button.back = setTimeout(() => { word.textContent = word.dataset.copyWord; button.classList.remove("is-copied"); }, 2000);
   });
 
   // Filters apply as they are changed; without script there is a button.

@@ -222,6 +222,9 @@ def test_a_conversation_is_downloaded_from_its_head(page: Page, provider: Script
     ended(page)
     page.locator(".chat-export > summary").click()
     picture(page, "chat-export")
+    page.get_by_role("button", name="Copy the link").click()
+    page.locator(".chat-export").get_by_text("Copied").wait_for()
+    assert clipboard(page) == page.url.partition("#")[0]
 
     with page.expect_download() as started:
         page.get_by_role("link", name="Markdown").click()

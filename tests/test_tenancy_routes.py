@@ -1144,6 +1144,7 @@ ROUTES: dict[str, Route] = {
     "turn_stream": Route(),
     "step_detail": Route(),
     "turn_request": Route(),
+    "turn_timeline": Route(),
     "schedule_list": Route(
         (Ask(), Ask(query=lambda side: {"whose": "all"}), Ask("POST", 302, body=schedule_body, refused=422))
     ),

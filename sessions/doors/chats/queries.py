@@ -20,6 +20,7 @@ from capabilities.running.records.queries import MOST_WORDS, holds_word
 from sessions.access import visible_sessions, visible_to
 from sessions.doors.chats.files import share_files
 from sessions.doors.chats.markdown import share_markdown
+from sessions.doors.chats.timelines import Span
 from sessions.models import (
     BY_CLIENTS,
     BY_MEMBERS,
@@ -74,6 +75,23 @@ def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
     if step is None:
         raise Http404("No such step.")
     return step
+
+
+def steps_with_times(member: Membership, turn_id: UUID) -> tuple[Turn, list[Step], dict[int, list[Span]]]:
+    """Return a turn, its steps without what was said and called, and by key of a step when its call waited for a
+    person. Three queries. Raises Http404."""
+    found = Turn.objects.select_related("session", "agent").defer("agent__prompt")
+    turn = found.filter(visible_to(member, "session__"), pk=turn_id).first()
+    if turn is None:
+        raise Http404("No such turn.")
+    steps = Step.objects.filter(turn=turn).defer(
+        "text", "tool_calls", "arguments", "result", "result_sent", "hooked_result", "extras", "raw_usage", "routing"
+    )
+    asked: dict[int, list[Span]] = {}
+    waits = Approval.objects.filter(turn=turn).order_by("pk").values_list("step_id", "created_at", "decided_at")
+    for step, start, end in waits:
+        asked.setdefault(step, []).append((start, end))
+    return turn, list(steps.order_by("index")), asked
 
 
 def client_request_or_404(member: Membership, turn_id: UUID) -> ClientRequest:

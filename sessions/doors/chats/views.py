@@ -14,6 +14,7 @@ from django.db import transaction
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -37,12 +38,14 @@ from sessions.doors.chats.queries import (
     sessions_page,
     shown_turns,
     step_or_404,
+    steps_with_times,
     turn_count,
     turn_or_404,
     turns_after,
     turns_page,
 )
 from sessions.doors.chats.stream_limits import TRY_AGAIN, TooManyStreams, event_stream
+from sessions.doors.chats.timelines import timeline_of
 from sessions.doors.chats.writes import change_session, delete_session, open_session
 from sessions.models import ChatSession, Schedule, StepFile, Turn
 from sessions.selection.examples import examples_for
@@ -381,6 +384,15 @@ def step_detail(request: MemberRequest, org: str, turn_id: UUID, index: int) -> 
         "sessions/doors/chats/_step_full.html" if request.htmx else "sessions/doors/chats/step_detail.html",
         context,
     )
+
+
+@require_GET
+@signed_in
+def turn_timeline(request: MemberRequest, org: str, turn_id: UUID) -> HttpResponse:
+    """Show when a turn waited, asked its model and ran tools."""
+    turn, steps, asked = steps_with_times(member_or_404(request), turn_id)
+    context = {"turn": turn, "session": turn.session, "timeline": timeline_of(turn, steps, asked, timezone.now())}
+    return render(request, "sessions/doors/chats/turn_timeline.html", context)
 
 
 @require_GET
