@@ -84,7 +84,7 @@ def test_the_page_is_a_link_of_its_turn_and_takes_the_same_queries(
     session = client.get(f"/o/acme/sessions/{turn.session_id}/").content.decode()
     client.get(address)
 
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(9):
         page = client.get(address).content.decode()
 
     assert f'href="{address}"' in session
