@@ -80,18 +80,19 @@ def step_or_404(member: Membership, turn_id: UUID, index: int) -> Step:
 def steps_with_times(member: Membership, turn_id: UUID) -> tuple[Turn, list[Step], dict[int, list[Span]]]:
     """Return a turn, its steps without what was said and called, and by key of a step when its call waited for a
     person. Three queries. Raises Http404."""
-    found = Turn.objects.select_related("session", "agent").defer("agent__prompt")
-    turn = found.filter(visible_to(member, "session__"), pk=turn_id).first()
+    turns = Turn.objects.select_related("session", "agent").defer("agent__prompt")
+    turn = turns.filter(visible_to(member, "session__"), pk=turn_id).first()
     if turn is None:
         raise Http404("No such turn.")
-    steps = Step.objects.filter(turn=turn).defer(
+    found = Step.objects.filter(turn=turn).defer(
         "text", "tool_calls", "arguments", "result", "result_sent", "hooked_result", "extras", "raw_usage", "routing"
     )
+    steps = list(found.order_by("index"))
     asked: dict[int, list[Span]] = {}
-    waits = Approval.objects.filter(turn=turn).order_by("pk").values_list("step_id", "created_at", "decided_at")
-    for step, start, end in waits:
+    waits = Step.objects.filter(turn=turn, approvals__isnull=False).order_by()
+    for step, start, end in waits.values_list("pk", "approvals__created_at", "approvals__decided_at"):
         asked.setdefault(step, []).append((start, end))
-    return turn, list(steps.order_by("index")), asked
+    return turn, steps, asked
 
 
 def client_request_or_404(member: Membership, turn_id: UUID) -> ClientRequest:
