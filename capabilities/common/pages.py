@@ -42,10 +42,11 @@ def refused(request: MemberRequest, error: ChangeRefused, view: str, *args: obje
 
 
 def page_before(request: MemberRequest, member: Membership, fallback: str = "tools/") -> str:
-    """The page that the form was on, if it is ours; else one of the organisation's."""
-    page = request.headers.get("Referer", "")
-    if url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure()):
-        return page
+    """Return the page that the form was on, or which a preview of it names as `back`, if it is ours; else one of the
+    organisation's."""
+    for page in (request.POST.get("back", ""), request.headers.get("Referer", "")):
+        if url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure()):
+            return page
     return f"/o/{member.organisation.slug}/{fallback}"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from capabilities.catalogue.previews import impact_of_switching_off
 from capabilities.catalogue.tools.bulk.kept import keep_form
-from capabilities.catalogue.tools.bulk.views import back_to_list, undo_address
+from capabilities.catalogue.tools.bulk.views import undo_address
 from capabilities.catalogue.tools.queries import shown_tool_or_404
 from capabilities.catalogue.tools.views import mark_tool
 from capabilities.catalogue.tools.writes import set_tool_enabled, set_tools_enabled
@@ -38,12 +38,12 @@ def tool_switch(request: MemberRequest, org: str, name: str) -> HttpResponse:
         if request.htmx:
             raise
         messages.error(request, str(error))
-        return back_to_list(request, member)
+        return redirect(page_before(request, member))
     if request.htmx:
         mark_tool(tool, may_switch=True)
         return render(request, "capabilities/catalogue/_tool_switch.html", {"tool": tool})
     messages.success(request, f"{tool} is {'on' if tool.is_enabled else 'off'}.")
-    return back_to_list(request, member)
+    return redirect(page_before(request, member))
 
 
 @require_POST
@@ -56,7 +56,7 @@ def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
     require(member, Right.CATALOGUE, set(found))
     if not names:
         messages.warning(request, "Tick the tools to switch first.")
-        return back_to_list(request, member)
+        return redirect(page_before(request, member))
     if answer := _shown_first(request, member, names):
         return answer
     enabled = request.POST.get("enabled") == "1"
@@ -69,7 +69,7 @@ def tools_switch(request: MemberRequest, org: str) -> HttpResponse:
         of_them = f"{changed} of {len(names)} tools" if changed != 1 else "1 tool"
         text = f"Switched {of_them} {'on' if enabled else 'off'}."
         messages.success(request, text, extra_tags=undo_address(member))
-    return back_to_list(request, member)
+    return redirect(page_before(request, member))
 
 
 def _shown_first(request: MemberRequest, member: Membership, names: list[str]) -> HttpResponse | None:

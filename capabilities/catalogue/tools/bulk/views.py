@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from capabilities.catalogue.tools.bulk.kept import FIELDS, keep_form
@@ -33,7 +32,7 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
     change = ToolsChange(effect=effect, category=category, ask=ask, in_untrusted=in_untrusted)
     if not names:
         messages.warning(request, "Tick the tools first.")
-        return back_to_list(request, member)
+        return redirect(page_before(request, member))
     try:
         if "preview" in request.POST:
             preview = preview_of(names, change, member=member)
@@ -46,14 +45,7 @@ def tools_change(request: MemberRequest, org: str) -> HttpResponse:
         keep_form(request)
     else:
         messages.success(request, changed_text(done, len(names)), extra_tags=undo_address(member))
-    return back_to_list(request, member)
-
-
-def back_to_list(request: MemberRequest, member: Membership) -> HttpResponse:
-    """Redirect to the page that the change was made on, not to its preview."""
-    page = request.POST.get("back", "")
-    is_ours = url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
-    return redirect(page if is_ours else page_before(request, member))
+    return redirect(page_before(request, member))
 
 
 @require_POST
