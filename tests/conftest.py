@@ -28,6 +28,7 @@ from tests.cast import make_member, make_organisation
 from tests.clients.installed import NOT_INSTALLED
 from tests.isolation import NOT_ISOLATED
 from tests.paths import ROOT
+from tests.postgres import ask_no_foreign_keys
 from tests.scripted_openai import ScriptedOpenAI
 from tests.test_up import Up
 from toolhub.tenants.models import Access, Membership, Organisation
@@ -141,8 +142,7 @@ def delete_committed_rows(_: TransactionTestCase | None = None) -> None:
     names = [connection.ops.quote_name(table) for table in tables]
     filled = (f"SELECT {number} WHERE EXISTS (SELECT 1 FROM {name})" for number, name in enumerate(names))
     with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":  # no row is left that a foreign key could miss: they are not asked
-            cursor.execute("SET LOCAL session_replication_role = replica")
+        ask_no_foreign_keys(cursor)
         cursor.execute(" UNION ALL ".join(filled))
         for (number,) in cursor.fetchall():
             cursor.execute(f"DELETE FROM {names[number]}")

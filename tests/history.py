@@ -13,6 +13,7 @@ from django.db.models import OuterRef, Subquery
 
 from capabilities.models import Grant, GrantRequest
 from sessions.models import Approval, BudgetPeriod, ChatSession, LoadedToolkit, Reminder, Step, StepFile, TrialRun, Turn
+from tests.postgres import ask_no_foreign_keys
 from toolhub.tenants.models import Membership
 from toolhub.tenants.rows.guarded import TenantModel
 from toolhub.tenants.rows.scope import system_scope
@@ -114,8 +115,7 @@ def copy(model: type[models.Model], pk: Any, count: int, changed: Mapping[str, s
     table, key = quoted(model._meta.db_table), model._meta.pk
     assert key is not None
     with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":  # a copy names what its row does: foreign keys are not asked
-            cursor.execute("SET LOCAL session_replication_role = replica")
+        ask_no_foreign_keys(cursor)
         cursor.execute(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < %s) "
             f"INSERT INTO {table} ({columns}) SELECT {values} FROM {table} t, n WHERE t.{quoted(key.column)} = %s",
