@@ -403,6 +403,7 @@ def _definition_page(
     request: MemberRequest, member: Membership, tool_import: ToolImport, row: ImportedTool, form: ChangeForm
 ) -> HttpResponse:
     _mark(row, member)
+    categories = categories_of(member)
     compared = versions_compared(row)
     stored = _credentials_for(tool_import) if not row.more or row.more.get("credential") else []
     would_be = content_of(row, tool_import)
@@ -428,7 +429,8 @@ def _definition_page(
         "decide": DecideForm(),
         **recipient_choices(member),
         "recipients_of": "it",
-        "categories": categories_of(member),
+        "category": suggested_category(tool_import, categories),
+        "categories": categories,
         "credentials": stored,
         "suggested": suggested_credential(tool_import, stored),
         "may_add_category": member.has_right(Right.CATALOGUE),
