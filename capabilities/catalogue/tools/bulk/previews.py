@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from capabilities.catalogue.tools.bulk.writes import ToolsChange, ToolsChanged, change_tools
 from capabilities.common.taken_back import taken_back
-from toolhub.tenants.models import AuditEntry, Membership, Organisation
+from toolhub.tenants.audit.queries import newest_number
+from toolhub.tenants.models import AuditEntry, Membership
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class BulkPreview:
 def preview_of(names: Collection[str], change: ToolsChange, *, member: Membership) -> BulkPreview:
     """Return what the change would do. Raises what `change_tools` raises; two queries more."""
     with taken_back():
-        newest = Organisation.objects.values_list("audit_count", flat=True).get(pk=member.organisation_id)
+        newest = newest_number(member.organisation_id)
         done = change_tools(names, change, actor=member)
         entries = list(AuditEntry.objects.filter(number__gt=newest, actor=member).order_by("number"))
     lines = [line for entry in entries for line in _lines_of(entry)]

@@ -11,8 +11,9 @@ from capabilities.catalogue.tools.bulk.writes import ToolsChange, change_tools
 from capabilities.common.refused import ChangeRefused
 from capabilities.common.rights import configuration_write
 from capabilities.models import Tool
+from toolhub.tenants.audit.queries import newest_number
 from toolhub.tenants.audit.writes import request_id
-from toolhub.tenants.models import AuditEntry, Membership, Organisation
+from toolhub.tenants.models import AuditEntry, Membership
 
 #: Entries of changes to many tools; those of one tool name it as their target.
 ACTIONS = ("tool.enable", "tool.disable", "tool.move", "tool.update")
@@ -30,7 +31,7 @@ class Undone:
 
 def entries_of_request(member: Membership) -> list[int]:
     """Return the numbers of the entries on many tools that the member's present request wrote. Two queries."""
-    newest = Organisation.objects.values_list("audit_count", flat=True).get(pk=member.organisation_id)
+    newest = newest_number(member.organisation_id)
     entries = _entries(member).filter(number__gt=newest - NEWEST, request_id=request_id.get())
     return list(entries.order_by("number").values_list("number", flat=True)) if request_id.get() else []
 

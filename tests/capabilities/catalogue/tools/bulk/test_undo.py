@@ -146,6 +146,13 @@ def test_a_preview_says_how_many_tools_change_from_what_and_saves_nothing(client
     assert {each[2:] for each in state().values()} == {("pets", "read")}
 
 
+@pytest.mark.parametrize("path", ["change", "switch"])
+def test_the_page_to_go_back_to_is_ours(client: Client, tools: list[Tool], path: str) -> None:
+    fields = {"names": ["b"], "effect": "read", "enabled": "1", "back": "https://evil.example/o/acme/"}
+
+    assert client.post(f"/o/acme/catalogue/{path}/", fields)["Location"] == "/o/acme/tools/"
+
+
 def test_a_preview_of_what_would_be_refused_says_why(client: Client, tools: list[Tool]) -> None:
     fields = {"names": [*NAMES, "missing"], "effect": "read", "preview": "1"}
 
